@@ -57,7 +57,7 @@ static int open_blocks(struct block_job *job, bool write)
 	return rc;
 }
 
-/* Serves a copy of a file without a size (careful_settle()). */
+/* Serves a copy of a file without a size (careful_prepare_read()). */
 static int serve_copy(struct block_handle *handle, int copy)
 {
 	struct stat st;
@@ -78,7 +78,7 @@ static int do_open(struct block_job *job)
 	int rc = open_blocks(job, false), copy;
 
 	if (!rc)
-		rc = careful_settle(handle->fd, &copy);
+		rc = careful_prepare_read(handle->fd, &copy);
 	if (!rc && copy >= 0)
 		rc = serve_copy(handle, copy);
 	if (!rc)

@@ -99,7 +99,7 @@ void block_handle_destroy(struct block_server *server, struct block_handle *hand
 }
 
 /* Lowers an answer's part of BLOCK_ANSWERS_BYTES from the reserved maximum to its size. */
-void block_handle_settle(struct block_handle *handle)
+void block_handle_return_excess(struct block_handle *handle)
 {
 	if (handle->held <= handle->bytes)
 		return;

@@ -335,7 +335,7 @@ void block_accounts_deinit(struct block_server *server);
 
 /* handle.c: the engine's thread. */
 int block_handle_room(struct block_server *server, const struct block_job *job);
-void block_handle_settle(struct block_handle *handle);
+void block_handle_return_excess(struct block_handle *handle);
 int block_handle_create(struct block_server *server, struct block_job *job,
 			struct block_handle **handle);
 void block_handle_destroy(struct block_server *server, struct block_handle *handle);

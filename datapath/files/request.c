@@ -109,7 +109,7 @@ void block_finish(struct block_server *server, struct block_job *job)
 			job->handle = NULL;
 			job->status = gone ? -ECONNRESET : job->status;
 		} else {
-			block_handle_settle(handle);
+			block_handle_return_excess(handle);
 			job->status = gone ? -ECONNRESET : block_handle_publish(server, handle);
 			if (job->status) {
 				block_handle_end(server, handle, BLOCK_DISCARD);

@@ -242,17 +242,17 @@ static void run(struct input *in, int fd, const uint8_t *items, uint32_t bytes)
 }
 
 /* Checks that a listing's parts lie within it, one after the other. */
-static void check_sifted(const struct careful_sifted *sifted, uint32_t bytes)
+static void check_split(const struct careful_list_split *split, uint32_t bytes)
 {
 	uint64_t end = 0;
 	uint32_t files = 0;
 
-	for (uint32_t i = 0; i < sifted->parts_count; i++) {
-		MUST(sifted->parts[i].offset == end);
-		end += sifted->parts[i].bytes;
-		files += sifted->parts[i].files;
+	for (uint32_t i = 0; i < split->parts_count; i++) {
+		MUST(split->parts[i].offset == end);
+		end += split->parts[i].bytes;
+		files += split->parts[i].files;
 	}
-	MUST(end == sifted->reads_bytes && files == sifted->files && sifted->rest_bytes <= bytes);
+	MUST(end == split->reads_bytes && files == split->files && split->rest_bytes <= bytes);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -279,7 +279,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	static uint8_t listing[ROOM], answer[ROOM];
 	struct input in = { data, bytes };
-	struct careful_sift_how how = {
+	struct careful_list_split_how how = {
 		.file_bytes_max = SIZES,
 		.no_links = take8(&in) & 1,
 		.part_bytes_max = 256,
@@ -287,18 +287,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	};
 	uint32_t used = make_listing(&in, listing), got;
 	static struct careful_moved moved[ROOM / sizeof(struct careful_block_entry)];
-	struct careful_sifted sifted;
+	struct careful_list_split split;
 	uint8_t *copy = malloc(used + 1);
 	int fd = begin();
 
 	MUST(copy);
 	memcpy(copy, listing, used);
-	if (careful_sift(copy, used, &how, &sifted) == 0) {
-		check_sifted(&sifted, used);
-		got = make_answer(&in, sifted.reads, sifted.reads_bytes, answer);
-		careful_match(sifted.reads, sifted.reads_bytes, answer, got, moved, sifted.files);
+	if (careful_list_split(copy, used, &how, &split) == 0) {
+		check_split(&split, used);
+		got = make_answer(&in, split.reads, split.reads_bytes, answer);
+		careful_match(split.reads, split.reads_bytes, answer, got, moved, split.files);
 		run(&in, fd, answer, got);
-		careful_sift_release(&sifted);
+		careful_list_split_release(&split);
 	}
 	free(copy);
 	close(fd);

@@ -34,7 +34,7 @@ int careful_copy(int from, int to, uint64_t offset, uint64_t bytes);
  * shows in the file's times. *copy is a copy in memory if reads return another size than stat
  * reports, as in /proc and sysfs; else -1. Returns 0 or -errno; -EFBIG: such a file is too
  * large. */
-int careful_settle(int fd, int *copy);
+int careful_prepare_read(int fd, int *copy);
 
 /* Opens a path beneath the directory `base` with open()'s flags. Returns a descriptor or -errno.
  * Follows no symlink, not even at the end (-ELOOP), and does not leave `base` (-EXDEV). */
@@ -93,7 +93,7 @@ void careful_list_release(struct careful_list *list);
  * @no_links:        1: leave out files with several names
  * @part_files_max, @part_bytes_max: most files, and most bytes of their contents, in one batch; the
  *                   first batches are smaller */
-struct careful_sift_how {
+struct careful_list_split_how {
 	uint32_t file_bytes_max;
 	uint32_t no_links;
 	uint64_t part_bytes_max;
@@ -102,7 +102,7 @@ struct careful_sift_how {
 };
 
 /* One batch: where its items begin among the reads, and their bytes and count. */
-struct careful_sift_part {
+struct careful_list_part {
 	uint64_t offset;
 	uint64_t bytes;
 	uint64_t data_bytes;
@@ -112,21 +112,21 @@ struct careful_sift_part {
 
 /* @reads: READ items of small files; @rest: careful_block_entry records of everything else,
  * including files that transfers left behind */
-struct careful_sifted {
+struct careful_list_split {
 	void *reads;
 	uint64_t reads_bytes;
 	void *rest;
 	uint64_t rest_bytes;
-	struct careful_sift_part *parts;
+	struct careful_list_part *parts;
 	uint32_t parts_count;
 	uint32_t files;
 };
 
 /* Splits a listing, which is not trusted, into batches of small files and the rest. Returns 0,
  * -ENOMEM, or -EPROTO if the listing is malformed or has a name that leads out. */
-int careful_sift(const void *entries, uint64_t bytes, const struct careful_sift_how *how,
-		 struct careful_sifted *sifted);
-void careful_sift_release(struct careful_sifted *sifted);
+int careful_list_split(const void *entries, uint64_t bytes,
+		       const struct careful_list_split_how *how, struct careful_list_split *split);
+void careful_list_split_release(struct careful_list_split *split);
 
 /* A file in the answer to READ. */
 struct careful_moved {

@@ -64,7 +64,7 @@ static int read_contents(int fd, char *buf, size_t bytes)
 	return n < 0 ? (int)n : n == (ssize_t)bytes ? 0 : -ESTALE;
 }
 
-/* Reports whether stat's size is real. /proc and sysfs fail here; careful_settle() handles them. */
+/* Reports whether stat's size is real. /proc and sysfs fail; careful_prepare_read() handles them. */
 static bool has_size(int fd, const struct stat *st)
 {
 	char byte;

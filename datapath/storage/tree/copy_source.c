@@ -70,7 +70,7 @@ static int is_misstated(int fd, const struct stat *st)
 	return (size_t)n < most && now.st_size == st->st_size;
 }
 
-int careful_settle(int fd, int *copy)
+int careful_prepare_read(int fd, int *copy)
 {
 	struct stat st;
 	int rc;

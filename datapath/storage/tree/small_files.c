@@ -19,9 +19,9 @@ enum {
 	HOLE_BYTES = 4096, /* a file that allocates this much less than its size has holes */
 };
 
-struct sieve {
-	const struct careful_sift_how *how;
-	struct careful_sifted *out;
+struct splitter {
+	const struct careful_list_split_how *how;
+	struct careful_list_split *out;
 	uint32_t parts_room;
 };
 
@@ -56,7 +56,8 @@ static bool is_partial(const char *path, size_t bytes)
 }
 
 /* Reports whether a batch can have the entry: a small file that the answer describes completely. */
-static bool is_small_file(const struct careful_block_entry *e, const struct careful_sift_how *how)
+static bool is_small_file(const struct careful_block_entry *e,
+			  const struct careful_list_split_how *how)
 {
 	uint64_t bytes = be64toh(e->attr.bytes);
 	int64_t mtime_ns = (int64_t)be64toh(e->attr.mtime_ns);
@@ -73,10 +74,10 @@ static bool is_small_file(const struct careful_block_entry *e, const struct care
 
 /* Reports whether the last batch can take another file. The first batches are an eighth, a quarter
  * and a half of the normal size, so the other end starts sooner. */
-static bool has_room(const struct sieve *s, uint64_t bytes, size_t item_bytes)
+static bool has_room(const struct splitter *s, uint64_t bytes, size_t item_bytes)
 {
 	uint32_t last = s->out->parts_count - 1, ramp = last < RAMP_PARTS ? RAMP_PARTS - last : 0;
-	const struct careful_sift_part *part = &s->out->parts[last];
+	const struct careful_list_part *part = &s->out->parts[last];
 
 	return part->files < s->how->part_files_max >> ramp &&
 	       part->data_bytes + bytes <= s->how->part_bytes_max >> ramp &&
@@ -84,10 +85,10 @@ static bool has_room(const struct sieve *s, uint64_t bytes, size_t item_bytes)
 }
 
 /* Returns the batch for a file of `bytes` whose item has item_bytes, or NULL (no memory). */
-static struct careful_sift_part *find_part(struct sieve *s, uint64_t bytes, size_t item_bytes)
+static struct careful_list_part *find_part(struct splitter *s, uint64_t bytes, size_t item_bytes)
 {
-	struct careful_sifted *out = s->out;
-	struct careful_sift_part *parts = out->parts;
+	struct careful_list_split *out = s->out;
+	struct careful_list_part *parts = out->parts;
 	uint32_t room = s->parts_room ? 2 * s->parts_room : 16;
 
 	if (out->parts_count && has_room(s, bytes, item_bytes))
@@ -100,11 +101,11 @@ static struct careful_sift_part *find_part(struct sieve *s, uint64_t bytes, size
 		s->parts_room = room;
 	}
 	parts += out->parts_count++;
-	*parts = (struct careful_sift_part){ .offset = out->reads_bytes };
+	*parts = (struct careful_list_part){ .offset = out->reads_bytes };
 	return parts;
 }
 
-static int add_read(struct sieve *s, const struct careful_block_entry *e, size_t name_bytes)
+static int add_read(struct splitter *s, const struct careful_block_entry *e, size_t name_bytes)
 {
 	struct careful_block_item item = {
 		.attr = e->attr,
@@ -112,7 +113,7 @@ static int add_read(struct sieve *s, const struct careful_block_entry *e, size_t
 		.name_bytes = htobe32((uint32_t)name_bytes),
 	};
 	size_t bytes = (sizeof(item) + name_bytes + 7) & ~(size_t)7;
-	struct careful_sift_part *part = find_part(s, be64toh(e->attr.bytes), bytes);
+	struct careful_list_part *part = find_part(s, be64toh(e->attr.bytes), bytes);
 	char *to = (char *)s->out->reads + s->out->reads_bytes;
 
 	if (!part)
@@ -131,7 +132,7 @@ static int add_read(struct sieve *s, const struct careful_block_entry *e, size_t
 }
 
 /* Adds the record to a batch, or to the rest. *length: its bytes. */
-static int sift_entry(struct sieve *s, const char *record, uint64_t bytes, size_t *length)
+static int add_entry(struct splitter *s, const char *record, uint64_t bytes, size_t *length)
 {
 	const struct careful_block_entry *e = (const void *)record;
 	size_t name_bytes;
@@ -149,34 +150,34 @@ static int sift_entry(struct sieve *s, const char *record, uint64_t bytes, size_
 	return 0;
 }
 
-int careful_sift(const void *entries, uint64_t bytes, const struct careful_sift_how *how,
-		 struct careful_sifted *sifted)
+int careful_list_split(const void *entries, uint64_t bytes,
+		       const struct careful_list_split_how *how, struct careful_list_split *split)
 {
 	const size_t more = sizeof(struct careful_block_item) - sizeof(struct careful_block_entry);
 	uint64_t most = bytes / sizeof(struct careful_block_entry);
-	struct sieve s = { .how = how, .out = sifted };
+	struct splitter s = { .how = how, .out = split };
 	size_t length = 0;
 	int rc = 0;
 
-	*sifted = (struct careful_sifted){
+	*split = (struct careful_list_split){
 		.reads = malloc(bytes + most * more + 1),
 		.rest = malloc(bytes + 1),
 	};
-	if (!sifted->reads || !sifted->rest)
+	if (!split->reads || !split->rest)
 		rc = -ENOMEM;
 	for (uint64_t at = 0; !rc && at < bytes; at += length)
-		rc = sift_entry(&s, (const char *)entries + at, bytes - at, &length);
+		rc = add_entry(&s, (const char *)entries + at, bytes - at, &length);
 	if (rc)
-		careful_sift_release(sifted);
+		careful_list_split_release(split);
 	return rc;
 }
 
-void careful_sift_release(struct careful_sifted *sifted)
+void careful_list_split_release(struct careful_list_split *split)
 {
-	free(sifted->reads);
-	free(sifted->rest);
-	free(sifted->parts);
-	*sifted = (struct careful_sifted){ 0 };
+	free(split->reads);
+	free(split->rest);
+	free(split->parts);
+	*split = (struct careful_list_split){ 0 };
 }
 
 int careful_match(const void *reads, uint64_t reads_bytes, const void *answer,

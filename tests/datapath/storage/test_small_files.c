@@ -13,12 +13,12 @@
 
 #include "check.h"
 
-static char root[] = "/tmp/careful-sift-XXXXXX";
+static char root[] = "/tmp/careful-split-XXXXXX";
 static int top;
 static char buffer[1 << 16] __attribute__((aligned(8)));
 static size_t used;
 
-static const struct careful_sift_how usual = {
+static const struct careful_list_split_how usual = {
 	.file_bytes_max = 1000,
 	.part_bytes_max = 16000,
 	.part_files_max = 24,
@@ -39,19 +39,19 @@ static struct careful_block_entry *entry(const char *name, uint32_t mode, uint64
 	return e;
 }
 
-static struct careful_sifted sift(void)
+static struct careful_list_split split_buffer(void)
 {
-	struct careful_sifted found;
+	struct careful_list_split found;
 
-	CHECK_EQ(careful_sift(buffer, used, &usual, &found), 0);
+	CHECK_EQ(careful_list_split(buffer, used, &usual, &found), 0);
 	used = 0;
 	return found;
 }
 
-static void sift__small_files_in_parts(void)
+static void list_split__small_files_in_parts(void)
 {
 	static const uint32_t files[] = { 3, 6, 12, 16, 4 };
-	struct careful_sifted found;
+	struct careful_list_split found;
 	uint64_t at = 0;
 	char name[20];
 
@@ -59,7 +59,7 @@ static void sift__small_files_in_parts(void)
 		snprintf(name, sizeof(name), "d/f%d", i);
 		entry(name, S_IFREG | 0644, i < 21 ? (uint64_t)(i % 2) : 1000);
 	}
-	found = sift();
+	found = split_buffer();
 	CHECK_EQ(found.files, 41);
 	CHECK_EQ(found.rest_bytes, 0);
 	CHECK_EQ(found.parts_count, 5);
@@ -72,21 +72,21 @@ static void sift__small_files_in_parts(void)
 	CHECK_EQ(found.parts[0].data_bytes, 1);
 	CHECK_EQ(found.parts[3].data_bytes, 16000);
 	CHECK_EQ(found.parts[4].data_bytes, 4000);
-	careful_sift_release(&found);
+	careful_list_split_release(&found);
 
 	entry("a", S_IFREG | 0644, 1000);
 	entry("b", S_IFREG | 0644, 1000); /* together 2000, an eighth */
 	entry("c", S_IFREG | 0644, 1);
-	found = sift();
+	found = split_buffer();
 	CHECK_EQ(found.parts_count, 2);
 	CHECK_EQ(found.parts[0].files, 2);
-	careful_sift_release(&found);
+	careful_list_split_release(&found);
 }
 
-static void sift__all_else_is_left(void)
+static void list_split__all_else_is_left(void)
 {
-	struct careful_sift_how links = usual;
-	struct careful_sifted found;
+	struct careful_list_split_how links = usual;
+	struct careful_list_split found;
 	size_t bytes;
 
 	entry("d", S_IFDIR | 0755, 0);
@@ -97,64 +97,64 @@ static void sift__all_else_is_left(void)
 	entry("d/.careful-0123456789abcdef.part", S_IFREG | 0644, 1);
 	entry(".x.careful-0123456789abcdef.part", S_IFREG | 0644, 1);
 	bytes = used;
-	found = sift();
+	found = split_buffer();
 	CHECK_EQ(found.files, 0);
 	CHECK_EQ(found.parts_count, 0);
 	CHECK_EQ(found.rest_bytes, bytes);
 	CHECK(!memcmp(found.rest, buffer, bytes));
-	careful_sift_release(&found);
+	careful_list_split_release(&found);
 
 	entry("x.careful-0123456789abcdef.part", S_IFREG | 0644, 1);
 	entry(".xcareful-0123456789abcdef.part", S_IFREG | 0644, 1);
 	entry(".x.careful-0123456789abcdeg.part", S_IFREG | 0644, 1);
 	entry(".x.careful-0123456789abcdef.par", S_IFREG | 0644, 1);
 	entry(".careful-123456789abcdef.part", S_IFREG | 0644, 1);
-	found = sift();
+	found = split_buffer();
 	CHECK_EQ(found.files, 5);
-	careful_sift_release(&found);
+	careful_list_split_release(&found);
 
 	links.file_bytes_max = 1 << 20;
 	entry("holes", S_IFREG | 0644, 8192)->attr.allocated = htobe64(4096);
 	entry("twice", S_IFREG | 0644, 1)->attr.nlink = htobe32(2);
 	links.no_links = 1;
-	CHECK_EQ(careful_sift(buffer, used, &links, &found), 0);
+	CHECK_EQ(careful_list_split(buffer, used, &links, &found), 0);
 	CHECK_EQ(found.files, 0);
-	careful_sift_release(&found);
+	careful_list_split_release(&found);
 	links.no_links = 0;
-	CHECK_EQ(careful_sift(buffer, used, &links, &found), 0);
+	CHECK_EQ(careful_list_split(buffer, used, &links, &found), 0);
 	CHECK_EQ(found.files, 1);
-	careful_sift_release(&found);
+	careful_list_split_release(&found);
 	used = 0;
 }
 
-static void sift__no_name_leads_out(void)
+static void list_split__no_name_leads_out(void)
 {
 	static const char *const bad[] = { "",	   ".",	   "..",  "/x",	    "x/", "a//b",
 					   "../x", "a/..", "./x", "a/../b", "a/." };
 	static const char *const good[] = { "...", "a/..b", ".b", "a/b/c", "\xff\n" };
-	struct careful_sifted found;
+	struct careful_list_split found;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		entry(bad[i], i % 2 ? S_IFREG : S_IFDIR, 1);
-		CHECK_EQ(careful_sift(buffer, used, &usual, &found), -EPROTO);
+		CHECK_EQ(careful_list_split(buffer, used, &usual, &found), -EPROTO);
 		used = 0;
 	}
 	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
 		entry(good[i], S_IFREG, 1);
-		found = sift();
+		found = split_buffer();
 		CHECK_EQ(found.files, 1);
-		careful_sift_release(&found);
+		careful_list_split_release(&found);
 	}
 	*((char *)(entry("a-b", S_IFREG, 1) + 1) + 1) = 0;
-	CHECK_EQ(careful_sift(buffer, used, &usual, &found), -EPROTO);
+	CHECK_EQ(careful_list_split(buffer, used, &usual, &found), -EPROTO);
 	used = 0;
 }
 
 /* Random bytes: an error, or batches within their limits; never a crash. */
-static void sift__noise(void)
+static void list_split__noise(void)
 {
 	struct careful_moved moved[4];
-	struct careful_sifted found;
+	struct careful_list_split found;
 	size_t bytes;
 
 	srand(1);
@@ -167,7 +167,7 @@ static void sift__noise(void)
 		bytes = (size_t)rand() % (used + 1);
 		used = 0;
 		careful_match(buffer, bytes, buffer, bytes, moved, 4);
-		if (careful_sift(buffer, bytes, &usual, &found))
+		if (careful_list_split(buffer, bytes, &usual, &found))
 			continue;
 		for (uint64_t at = 0; at < found.reads_bytes; at++) {
 			if (rand() % 64 == 0)
@@ -175,7 +175,7 @@ static void sift__noise(void)
 		}
 		careful_match(found.reads, found.reads_bytes, found.reads, found.reads_bytes, moved,
 			      found.files < 4 ? found.files : 4);
-		careful_sift_release(&found);
+		careful_list_split_release(&found);
 	}
 }
 
@@ -188,14 +188,14 @@ static void write_file(const char *name, size_t bytes)
 }
 
 /* Runs all READ items. The answer is in `buffer`. */
-static struct careful_batch_answer read_all(const struct careful_sifted *sifted, uint32_t flags)
+static struct careful_batch_answer read_all(const struct careful_list_split *split, uint32_t flags)
 {
 	struct careful_batch_how how = { .flags = flags, .file_bytes_max = 1000 };
 	struct careful_batch_answer answer;
 
 	how.memory = buffer;
 	how.answer_bytes_max = sizeof(buffer);
-	CHECK_EQ(careful_batch(top, sifted->reads, sifted->reads_bytes, &how, &answer), 0);
+	CHECK_EQ(careful_batch(top, split->reads, split->reads_bytes, &how, &answer), 0);
 	CHECK(answer.items == buffer);
 	return answer;
 }
@@ -203,7 +203,7 @@ static struct careful_batch_answer read_all(const struct careful_sifted *sifted,
 static void match__finds_what_was_asked_for(void)
 {
 	struct careful_batch_answer answer;
-	struct careful_sifted sifted;
+	struct careful_list_split split;
 	struct careful_moved moved[3];
 	struct careful_list list;
 	char *items = buffer;
@@ -214,47 +214,47 @@ static void match__finds_what_was_asked_for(void)
 	CHECK(!symlinkat("d", top, "l"));
 	CHECK_EQ(careful_list(top, &list), 0);
 	CHECK_EQ(list.unreadable, 0);
-	CHECK_EQ(careful_sift(list.entries, list.bytes, &usual, &sifted), 0);
+	CHECK_EQ(careful_list_split(list.entries, list.bytes, &usual, &split), 0);
 	careful_list_release(&list);
-	CHECK_EQ(sifted.files, 2);
-	CHECK_EQ(sifted.rest_bytes, 3 * 72 + 8 + 8 + 8); /* d, d/e, l -> d */
+	CHECK_EQ(split.files, 2);
+	CHECK_EQ(split.rest_bytes, 3 * 72 + 8 + 8 + 8); /* d, d/e, l -> d */
 
-	answer = read_all(&sifted, 0);
-	CHECK_EQ(careful_match(sifted.reads, sifted.reads_bytes, items, answer.bytes, moved, 2), 0);
+	answer = read_all(&split, 0);
+	CHECK_EQ(careful_match(split.reads, split.reads_bytes, items, answer.bytes, moved, 2), 0);
 	CHECK_EQ(moved[0].bytes + moved[1].bytes, 7);
 	CHECK(moved[0].digest != moved[1].digest && moved[0].digest);
 	/* An answer with fewer files, with more, with another name, and with a failed item. */
-	CHECK_EQ(careful_match(sifted.reads, sifted.reads_bytes, items, answer.bytes, moved, 1),
+	CHECK_EQ(careful_match(split.reads, split.reads_bytes, items, answer.bytes, moved, 1),
 		 -EPROTO);
-	CHECK_EQ(careful_match(sifted.reads, sifted.reads_bytes, items, answer.bytes, moved, 3),
+	CHECK_EQ(careful_match(split.reads, split.reads_bytes, items, answer.bytes, moved, 3),
 		 -EPROTO);
 	items[sizeof(struct careful_block_item)] ^= 1;
-	CHECK_EQ(careful_match(sifted.reads, sifted.reads_bytes, items, answer.bytes, moved, 2),
+	CHECK_EQ(careful_match(split.reads, split.reads_bytes, items, answer.bytes, moved, 2),
 		 -ESTALE);
 	CHECK(!unlinkat(top, "d/b", 0));
-	answer = read_all(&sifted, 0);
+	answer = read_all(&split, 0);
 	CHECK_EQ(answer.failed, 1);
-	CHECK_EQ(careful_match(sifted.reads, sifted.reads_bytes, items, answer.bytes, moved, 2),
+	CHECK_EQ(careful_match(split.reads, split.reads_bytes, items, answer.bytes, moved, 2),
 		 -ESTALE);
-	careful_sift_release(&sifted);
+	careful_list_split_release(&split);
 }
 
 static void read__too_little_memory(void)
 {
 	struct careful_batch_how how = { .file_bytes_max = 1000, .memory = buffer };
 	struct careful_batch_answer answer;
-	struct careful_sifted sifted;
+	struct careful_list_split split;
 
 	entry("d/e/a", S_IFREG, 7);
-	CHECK_EQ(careful_sift(buffer, used, &usual, &sifted), 0);
+	CHECK_EQ(careful_list_split(buffer, used, &usual, &split), 0);
 	used = 0;
 	how.answer_bytes_max = 120; /* the record, not the contents */
-	CHECK_EQ(careful_batch(top, sifted.reads, sifted.reads_bytes, &how, &answer), 0);
+	CHECK_EQ(careful_batch(top, split.reads, split.reads_bytes, &how, &answer), 0);
 	CHECK_EQ(answer.failed, 1);
 	CHECK_EQ(be32toh(((struct careful_block_item *)(void *)buffer)->status), EOVERFLOW);
 	how.answer_bytes_max = 100;
-	CHECK_EQ(careful_batch(top, sifted.reads, sifted.reads_bytes, &how, &answer), -EOVERFLOW);
-	careful_sift_release(&sifted);
+	CHECK_EQ(careful_batch(top, split.reads, split.reads_bytes, &how, &answer), -EOVERFLOW);
+	careful_list_split_release(&split);
 }
 
 static void put_file(const char *name, uint32_t mode, uint32_t gid)
@@ -357,10 +357,10 @@ int main(void)
 	CHECK(mkdtemp(root));
 	umask(022);
 	top = open(root, O_RDONLY | O_DIRECTORY);
-	RUN(sift__small_files_in_parts);
-	RUN(sift__all_else_is_left);
-	RUN(sift__no_name_leads_out);
-	RUN(sift__noise);
+	RUN(list_split__small_files_in_parts);
+	RUN(list_split__all_else_is_left);
+	RUN(list_split__no_name_leads_out);
+	RUN(list_split__noise);
 	RUN(match__finds_what_was_asked_for);
 	RUN(read__too_little_memory);
 	RUN(files__modes_and_groups);

@@ -219,7 +219,7 @@ static void check_made_up(const char *path, off_t size)
 	CHECK(fd >= 0 && !fstat(fd, &st) && st.st_size == size);
 	n = pread(fd, expected, sizeof(expected), 0);
 	CHECK(n > 0);
-	CHECK(careful_settle(fd, &copy) == 0 && copy >= 0);
+	CHECK(careful_prepare_read(fd, &copy) == 0 && copy >= 0);
 	CHECK(pread(copy, found, sizeof(found), 0) == n && !memcmp(found, expected, (size_t)n));
 	CHECK(!fstat(copy, &st) && st.st_size == n && (st.st_mode & 0777) == 0444);
 	close(copy);
@@ -249,7 +249,7 @@ static void settle__too_large(void)
 	CHECK(pages != MAP_FAILED && fd >= 0);
 	for (size_t i = 0; i < MAPPINGS; i += 2)
 		CHECK(!mprotect(pages + i * PAGE, PAGE, PROT_NONE));
-	CHECK(careful_settle(fd, &copy) == -EFBIG && copy == -1);
+	CHECK(careful_prepare_read(fd, &copy) == -EFBIG && copy == -1);
 	CHECK(!munmap(pages, (size_t)PAGE * MAPPINGS));
 	close(fd);
 }
@@ -261,14 +261,14 @@ static void settle__files_and_others(void)
 
 	fill('a');
 	fd = open_file();
-	CHECK(careful_settle(fd, &copy) == 0 && copy == -1);
+	CHECK(careful_prepare_read(fd, &copy) == 0 && copy == -1);
 	CHECK(!fstat(fd, &st) && stable_read_between(&st, &st));
 	CHECK(!ftruncate(fd, 0) && !ftruncate(fd, 1 << 20)); /* a hole */
-	CHECK(careful_settle(fd, &copy) == 0 && copy == -1);
-	CHECK(!ftruncate(fd, 0) && careful_settle(fd, &copy) == 0 && copy == -1);
+	CHECK(careful_prepare_read(fd, &copy) == 0 && copy == -1);
+	CHECK(!ftruncate(fd, 0) && careful_prepare_read(fd, &copy) == 0 && copy == -1);
 	close(fd);
 	fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
-	CHECK(careful_settle(fd, &copy) == 0 && copy == -1);
+	CHECK(careful_prepare_read(fd, &copy) == 0 && copy == -1);
 	close(fd);
 }
 

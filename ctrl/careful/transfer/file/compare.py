@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from careful._abi import lib
 from careful.errors import about, check, shown
-from careful.transfer.file.partial_file import digest_of_range, settled
+from careful.transfer.file.partial_file import digest_of_range, prepare_read
 from careful.transfer.file.source import may_hold
 from careful.transfer.folder import open_file
 from careful.transfer.protocol.block import BlockClient
@@ -163,7 +163,7 @@ async def _compare(
     handle = 0
     try:
         if not os.fstat(fd).st_blocks:
-            fd = settled(fd, shown(target))
+            fd = prepare_read(fd, shown(target))
         handle, attr = await remote.open(source)
         there, here = attr.bytes, os.lseek(fd, 0, os.SEEK_END)
         is_device = attr.is_device or stat.S_ISBLK(os.fstat(fd).st_mode)

@@ -52,10 +52,10 @@ def digest_of_range(fd: int, offset: int, nbytes: int, name: str = "") -> int:
     return int.from_bytes(bytes(digest[0:status]), "big")
 
 
-def settled(fd: int, name: str) -> int:
-    """Returns the descriptor to read a file by: `fd`, or a copy's, as careful_settle() decides."""
+def prepare_read(fd: int, name: str) -> int:
+    """Returns the descriptor to read a file by: `fd`, or a copy's (careful_prepare_read())."""
     copy = ffi.new("int *")
-    check(lib.careful_settle(fd, copy), name)
+    check(lib.careful_prepare_read(fd, copy), name)
     if copy[0] < 0:
         return fd
     os.close(fd)

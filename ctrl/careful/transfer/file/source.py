@@ -12,7 +12,7 @@ import stat
 from collections.abc import Awaitable, Callable
 
 from careful.errors import CarefulError, about, shown
-from careful.transfer.file.partial_file import settled
+from careful.transfer.file.partial_file import prepare_read
 from careful.transfer.folder import open_file
 from careful.transfer.options import Progress
 from careful.transfer.protocol.entries import Attr, local_attr
@@ -29,7 +29,7 @@ def open_source(path: str, root: str | None) -> tuple[int, Attr]:
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise CarefulError(errno.EINVAL, "is not a regular file", shown(path))
-        fd = settled(fd, shown(path))
+        fd = prepare_read(fd, shown(path))
         return fd, local_attr(os.fstat(fd))
     except BaseException:
         os.close(fd)

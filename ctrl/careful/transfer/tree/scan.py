@@ -12,7 +12,7 @@ from careful.transfer.filters import Filters
 from careful.transfer.folder import open_folder
 from careful.transfer.options import Options
 from careful.transfer.protocol.entries import NOTHING, Entry, Listing
-from careful.transfer.tree.small_bulk import SmallBatch, sift
+from careful.transfer.tree.small_bulk import SmallBatch, split_small_files
 
 
 def list_local(top: str, root: str | None = None) -> Listing:
@@ -58,7 +58,7 @@ def split_listing(listing: Listing, options: Options, is_target_empty: bool) -> 
         or options.filters != Filters()
     ):
         return selected(listing.entries(), options.filters), ()
-    small_batches, rest = sift(listing.data, options)
+    small_batches, rest = split_small_files(listing.data, options)
     return listing.entries(rest), small_batches
 
 

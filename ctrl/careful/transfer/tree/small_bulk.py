@@ -1,6 +1,6 @@
 """Moves most of a tree: small files, which Python does not handle one by one.
 
-Owns how a listing is split (careful_sift), and the buffers of batches, here and at the peer.
+Owns how a listing is split (careful_list_split), and the buffers of batches, here and at the peer.
 """
 
 from __future__ import annotations
@@ -56,26 +56,26 @@ def batch_bytes(options: Options) -> int:
     return min(batch.BYTES, options.limit.piece_bytes) if options.limit else batch.BYTES
 
 
-def sift(listing: bytes, options: Options) -> tuple[list[SmallBatch], bytes]:
+def split_small_files(listing: bytes, options: Options) -> tuple[list[SmallBatch], bytes]:
     """Splits a listing into small files and the careful_block_entry records of everything else.
     Raises CarefulError: it is malformed, or a name leads out of it.
     """
-    settings = ffi.new("struct careful_sift_how *")
+    settings = ffi.new("struct careful_list_split_how *")
     settings.file_bytes_max, settings.no_links = small_bytes(options), options.hard_links
     settings.part_files_max, settings.part_bytes_max = batch.COUNT, batch_bytes(options)
-    sifted = ffi.new("struct careful_sifted *")
-    rc = lib.careful_sift(ffi.from_buffer(listing), len(listing), settings, sifted)
+    split = ffi.new("struct careful_list_split *")
+    rc = lib.careful_list_split(ffi.from_buffer(listing), len(listing), settings, split)
     check(rc, "", "the listing has a bad entry" if rc == -errno.EPROTO else "")
     try:
-        reads = ffi.buffer(sifted.reads, sifted.reads_bytes)
-        rest = bytes(ffi.buffer(sifted.rest, sifted.rest_bytes))
-        slices = [sifted.parts[index] for index in range(sifted.parts_count)]
+        reads = ffi.buffer(split.reads, split.reads_bytes)
+        rest = bytes(ffi.buffer(split.rest, split.rest_bytes))
+        slices = [split.parts[index] for index in range(split.parts_count)]
         small_batches = [
             SmallBatch(reads[one.offset : one.offset + one.bytes], one.files, one.data_bytes)
             for one in slices
         ]
     finally:
-        lib.careful_sift_release(sifted)
+        lib.careful_list_split_release(split)
     return small_batches, rest
 
 

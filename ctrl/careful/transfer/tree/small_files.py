@@ -67,7 +67,7 @@ class SmallFiles:
         await each(groups, _BATCHES, move)
 
     async def move_batches(self, files: Sequence[SmallBatch]) -> None:
-        """Moves files that sift() split off."""
+        """Moves files that split_small_files() split off."""
         todo = iter(files)
 
         async def worker(index: int) -> None:
