@@ -7,7 +7,7 @@ import signal
 from collections.abc import Coroutine
 from typing import TypeVar
 
-from careful.errors import Ended
+from careful.errors import EndedBySignal
 
 _T = TypeVar("_T")
 
@@ -16,7 +16,7 @@ def run(work: Coroutine[object, None, _T]) -> _T:
     """Runs work to its end, or to a signal, which cancels the work.
 
     Raises:
-        Ended: SIGTERM or SIGHUP came, and was not ignored when we started.
+        EndedBySignal: SIGTERM or SIGHUP came, and was not ignored when we started.
         KeyboardInterrupt: SIGINT came.
     """
     received: list[int] = []
@@ -41,6 +41,6 @@ def run(work: Coroutine[object, None, _T]) -> _T:
         asyncio.run(guarded())
     except asyncio.CancelledError:
         if received:
-            raise Ended(received[0]) from None
+            raise EndedBySignal(received[0]) from None
         raise
     return found[0]

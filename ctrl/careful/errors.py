@@ -253,7 +253,7 @@ def about(what: str) -> Iterator[None]:
         raise from_os(error, what) from None
 
 
-class Ended(BaseException):
+class EndedBySignal(BaseException):
     """A signal ended the work; unfinished files have been removed."""
 
     def __init__(self, signal_number: int) -> None:

@@ -21,7 +21,7 @@ from careful.cli.command import LazyGroup, flag
 from careful.cli.exit_status import Exit
 from careful.errors import (
     CarefulError,
-    Ended,
+    EndedBySignal,
     InputError,
     LossError,
     WithheldError,
@@ -143,12 +143,12 @@ def _line(error: Exception) -> str:
 _STATUSES = {WithheldError: Exit.WITHHELD, LossError: Exit.LOST}
 
 
-def _failed(error: Exception | Ended, asked: dict[str, object]) -> int:
+def _failed(error: Exception | EndedBySignal, asked: dict[str, object]) -> int:
     """Prints an error, as JSON too if requested; returns the exit status.
 
     An error that no input or host explains is a fault of carefulctl itself: its traceback is shown.
     """
-    if isinstance(error, Ended):
+    if isinstance(error, EndedBySignal):
         return _printed(str(error), Exit.SIGNALLED + error.signal_number, asked)
     is_fault = not isinstance(error, OSError | InputError | MissingExtraError)
     if is_fault or is_debugging():
@@ -225,7 +225,7 @@ def _run(given: list[str]) -> int:
         return _printed(_misused(error), error.exit_code, asked)
     except (click.Abort, KeyboardInterrupt):
         return _printed("interrupted", Exit.SIGNALLED + signal.SIGINT, asked)
-    except (Exception, Ended) as error:
+    except (Exception, EndedBySignal) as error:
         return _failed(error, asked)
     return Exit.DONE
 

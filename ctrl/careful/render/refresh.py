@@ -13,7 +13,7 @@ import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from careful.errors import Ended
+from careful.errors import EndedBySignal
 from careful.render.tables import folded
 
 #: Time between two looks, seconds.
@@ -71,7 +71,7 @@ def _keyboard() -> Iterator[Callable[[float], str]]:
         return os.read(number, 1).decode(errors="replace") or LAST
 
     def end(signal_number: int, _: object) -> None:
-        raise Ended(signal_number)
+        raise EndedBySignal(signal_number)
 
     # Like Ctrl-C, these signals must restore the terminal.
     ends = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGHUP)}

@@ -23,7 +23,7 @@ from careful.cli.common import output_option, show
 from careful.cli.files import transfer
 from careful.cli.main import run
 from careful.control.instance import remote
-from careful.errors import CarefulError, Ended
+from careful.errors import CarefulError, EndedBySignal
 from careful.jsonout import document, write
 from careful.render.files.bar import Bar
 from careful.render.files.progress import Lines
@@ -358,7 +358,7 @@ def test_measure__an_unwritable_output_file_is_refused_before_anything_is_measur
     [
         (None, None),
         (KeyboardInterrupt(), "interrupted"),
-        (Ended(signal.SIGTERM), "ended by SIGTERM"),
+        (EndedBySignal(signal.SIGTERM), "ended by SIGTERM"),
         (CarefulError(errno.EIO, "broken", f"h2:{NAME}"), f"h2:{SHOWN}: broken"),
     ],
 )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from careful.errors import Ended
+from careful.errors import EndedBySignal
 from careful.measure.statistics.estimate import Estimate
 from careful.model import load_shipped
 from careful.plan import Limits, Plan, class_of
@@ -433,13 +433,13 @@ def test_ended__within_a_flip() -> None:
 
     def flip() -> bool:
         real()
-        raise Ended(signal.SIGTERM)
+        raise EndedBySignal(signal.SIGTERM)
 
     run(one, on, 1)
     while one._search is None or not one._search._base:
         on.advance(one.step())
     on.flip = flip  # type: ignore[method-assign]
-    with pytest.raises(Ended):
+    with pytest.raises(EndedBySignal):
         run(one, on, 1)
     assert (on.plan(CLASS), on.kick(CLASS)) != (START, UNTUNED)
     one.close()

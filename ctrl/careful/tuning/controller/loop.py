@@ -24,7 +24,7 @@ from careful.control.instance.instances import Instance
 from careful.control.options.config import Config
 from careful.control.state.state_dir import StateDir, place
 from careful.daemon.client import Client
-from careful.errors import CarefulError, Ended
+from careful.errors import CarefulError, EndedBySignal
 from careful.jsonout import Json
 from careful.tuning.controller.policy import Controller
 from careful.tuning.controller.scheduler import Scheduler
@@ -138,7 +138,7 @@ class Loop:
 
         once: ends when every peer was measured and every change was tried. Raises CarefulError if
         another process tunes the instance, if carefuld ends, or with `once` if there is no peer;
-        Ended or KeyboardInterrupt at a signal.
+        EndedBySignal or KeyboardInterrupt at a signal.
         """
         self._once = once
         # Importing these takes a third of a first measurement's CPU time.
@@ -290,7 +290,7 @@ def _terminable() -> Iterator[None]:
     """Turns SIGTERM and SIGHUP into exceptions, so that an A/B ends in order."""
 
     def end(number: int, _: FrameType | None) -> None:
-        raise Ended(number)
+        raise EndedBySignal(number)
 
     before = {
         number: signal.signal(number, end)

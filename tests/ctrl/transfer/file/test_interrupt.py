@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import transfers
 from careful.daemon.route import Route
-from careful.errors import Ended
+from careful.errors import EndedBySignal
 from careful.transfer import tasks
 from careful.transfer.file import compare
 from careful.transfer.file.find_partials import find_local
@@ -106,7 +106,7 @@ def test_get__interrupted_while_its_partial_file_is_opened(
     (export / "f").write_bytes(DATA[: blocks * BLOCK])
     target, options = tmp_path / "g", Options(block_bytes=BLOCK, blocks_in_flight=1)
     if is_kept:
-        with pytest.raises(Ended):
+        with pytest.raises(EndedBySignal):
             transfers.get(route, ["f"], str(target), False, options, Interrupted(3))
     before = sorted(path.name for path in tmp_path.iterdir())
     opened = Partial._prepare
@@ -117,7 +117,7 @@ def test_get__interrupted_while_its_partial_file_is_opened(
         opened(part, *given)
 
     monkeypatch.setattr(Partial, "_prepare", prepare)
-    with pytest.raises(Ended):
+    with pytest.raises(EndedBySignal):
         transfers.get(route, ["f"], str(target), False, options, Progress())
     monkeypatch.undo()
     assert sorted(path.name for path in tmp_path.iterdir()) == before
@@ -158,7 +158,7 @@ def test_get__a_signal_that_our_parent_ignores(
     (export / "f").write_bytes(DATA)
     before = signal.signal(number, signal.SIG_DFL)
     try:
-        with pytest.raises(Ended):
+        with pytest.raises(EndedBySignal):
             get()
         signal.signal(number, signal.SIG_IGN)
         get()
@@ -196,7 +196,7 @@ def test_rate_limit__interrupted(
         if way == "get"
         else (transfers.put, str(tmp_path / "f"), "g")
     )
-    with pytest.raises(Ended):
+    with pytest.raises(EndedBySignal):
         move(route, [source], to, False, options, watch)
     target = tmp_path if way == "get" else export
     [found] = find_local(str(target), False) or [None]
