@@ -194,7 +194,7 @@ def logp(
     given = Options(**options)
     route, effect = remote.find(host, instance, _settings(config), timeout_s=5.0)
     found = measure.logp([route], given)
-    figures = {**effect.as_dict(), **report.figures(found)}
+    figures = {**effect.as_dict(), **report.logp_figures(found)}
     return Measured(report.parts(found, host), figures, found)
 
 

@@ -8,7 +8,7 @@ from careful.measure.statistics.estimate import Estimate, at_most, decimals
 from careful.units import time_unit
 
 
-def figures(
+def estimate_figures(
     estimate: Estimate | None, name: str, unit: str, digits: int = 4
 ) -> dict[str, float | None]:
     """Returns a figure for JSON, with its interval; None if it is withheld."""

@@ -147,7 +147,7 @@ class Table(Grid):
 Parts = list[str | Table]
 
 
-def text(parts: Parts) -> str:
+def report_text(parts: Parts) -> str:
     """Returns a report as text."""
     return "\n".join(map(str, parts))
 

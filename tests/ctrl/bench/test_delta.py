@@ -69,7 +69,7 @@ def test_compare__names_the_faster_protocol(cell: Cell, ratio: float, verdict: s
     found = ran(cell, [10, 11, 9, 10, 10.5], [ratio * one for one in (10.2, 10.1, 9.6, 10.4, 10.3)])
     assert compare(found, cell).verdict == verdict
     assert totals(found) == {verdict: 1}
-    again = report.figures(found)
+    again = report.bench_figures(found)
     assert again[f"{verdict}_count"] == 1
     assert again["cells"][0]["verdict"] == verdict
     low, high = again["cells"][0]["delta_95_percent"]
@@ -88,14 +88,14 @@ def test_compare__too_few_values_give_no_interval() -> None:
     alone = replace(CELL, table="jacobi", nodes=1)
     assert compare(ran(alone, [10] * 6, [5] * 6), alone) == (None, None, None, None)
     assert not totals(ran(alone, [10] * 6, [5] * 6))
-    last = report.text(few, {}).splitlines()[-1]
+    last = report.bench_text(few, {}).splitlines()[-1]
     assert last == "1 cell without an interval: under 5 rounds, or a late run"
 
 
-def test_text__has_the_interval_and_counts_cells() -> None:
+def test_bench_text__has_the_interval_and_counts_cells() -> None:
     found = ran(CELL, [10, 10, 11, 10, 10.5], [5, 5.1, 5.2, 4.8, 5])
     found.results |= ran(STREAM, [10.0] * 5, [9, 11, 9, 11, 10.01]).results
-    table, other, notes = report.text(found, {"rounds": 5}).split("\n\n")
+    table, other, notes = report.bench_text(found, {"rounds": 5}).split("\n\n")
     assert " -51.3 (-53 … -49) " in table
     assert " +0.0 (-10 … +10) " in other
     assert notes.splitlines()[-1] == (

@@ -91,7 +91,7 @@ def test_mean__is_over_all_nodes_and_rounds() -> None:
     assert result.mean == pytest.approx(9.5)
 
 
-def test_text__has_both_and_p2_s() -> None:
+def test_bench_text__has_both_and_p2_s() -> None:
     found = Results([LATENCY, FLOOD, JACOBI])
     found.results[LATENCY, "traditional"].values = [40.0, 60.0]
     found.results[LATENCY, "careful"].values = [30.0, 34.0]
@@ -102,7 +102,7 @@ def test_text__has_both_and_p2_s() -> None:
     found.frames = {LATENCY: 2, FLOOD: 1, JACOBI: 1}
     found.results[JACOBI, "traditional"].values = [20.0, 22.0]
     found.results[JACOBI, "careful"].values = [10.5]
-    one, other, heat, notes = report.text(found, {"rounds": 5, "cpus": 2}).split("\n\n")
+    one, other, heat, notes = report.bench_text(found, {"rounds": 5, "cpus": 2}).split("\n\n")
     assert one.splitlines()[0] == f"{TABLES['latency'].title} (µs)"
     row = " ".join(one.splitlines()[-1].split())
     assert row == "4 1000 2 no 50.0 32.0 -36.0 75 549.7 406.2 -26.3"
@@ -113,7 +113,7 @@ def test_text__has_both_and_p2_s() -> None:
         "flood, P = 4, 1 words, processing, traditional: did not end in time"
     )
     assert "a mean over 5 rounds and all nodes" in notes
-    figures = report.figures(found)["cells"]
+    figures = report.bench_figures(found)["cells"]
     assert figures[0]["careful"]["values_us"] == [30.0, 34.0]
     assert figures[0]["delta_percent"] == pytest.approx(-36)
     assert figures[0]["kernel_percent"] == 75
@@ -127,7 +127,7 @@ def test_kept__is_read_again_and_drawn(tmp_path: Path) -> None:
         result.values = [number * 1.5, number * 2.0]
     found.results[FLOOD, "traditional"] = Result([], 1, 2, 3)
     found.frames = {LATENCY: 2}
-    again = report.read(json.loads(json.dumps(report.figures(found))))
+    again = report.read(json.loads(json.dumps(report.bench_figures(found))))
     assert again.results == found.results
     assert again.frames == found.frames
     for name in ("one.png", "one.svg"):

@@ -10,7 +10,7 @@ import pytest
 from careful.cli.main import run
 from careful.errors import CarefulError
 from careful.event import trace
-from careful.render.tracing import events as report
+from careful.render.tracing.events import traffic_text
 
 
 def write(
@@ -72,13 +72,13 @@ def test_read_all__names_the_fault(tmp_path: Path) -> None:
         trace.read_all(tmp_path)
 
 
-def test_text__has_the_total(tmp_path: Path) -> None:
+def test_traffic_text__has_the_total(tmp_path: Path) -> None:
     pattern(tmp_path)
-    text = report.text(trace.read_all(tmp_path))
+    text = traffic_text(trace.read_all(tmp_path))
     assert "2 of 6 pairs talk; without copying out, 37.5% of the fragments" in text
     for rank in range(3):
         write(tmp_path, rank, [])
-    assert "nobody sent anything" in report.text(trace.read_all(tmp_path))
+    assert "nobody sent anything" in traffic_text(trace.read_all(tmp_path))
 
 
 def test_command__prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

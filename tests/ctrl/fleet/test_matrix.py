@@ -8,7 +8,7 @@ from pathlib import Path
 from careful.fleet.hosts import Host
 from careful.fleet.matrix import Cell, Matrix, doubtful, joined, matrix_of, odd, shared_host
 from careful.fleet.running import Job, Outcome
-from careful.render.instance import fleet_matrix
+from careful.render.instance.fleet_matrix import draw_matrix, matrix_figures, matrix_text
 
 NAMES = ("h1", "h2", "h3", "h4")
 
@@ -130,16 +130,16 @@ def test_joined__the_least_of_each_size_without_failures() -> None:
     assert joined(failed, again) is failed
 
 
-def test_text__every_pair_and_odd_hosts(tmp_path: Path) -> None:
+def test_matrix_text__every_pair_and_odd_hosts(tmp_path: Path) -> None:
     found = alike() | {("h2", "h1"): Cell(error="x"), ("h3", "h1"): Cell(50.0, None, 1, 2)}
-    text = fleet_matrix.text(found)
+    text = matrix_text(found)
     lines = text.splitlines()
     assert lines[1].split() == ["from", "\\", "to", *NAMES]
     assert lines[4].split()[:2] == ["h2", "failed"]
     assert "h3 to h1 lost 1 frames" in text
     assert "h3 to h1: latency (µs) 50, the median is" in text
-    figures = fleet_matrix.figures(found)
+    figures = matrix_figures(found)
     assert len(figures["pairs"]) == 12
     assert figures["odd"][0]["from"] == "h3"
-    fleet_matrix.draw(found, tmp_path / "pairs.svg")
+    draw_matrix(found, tmp_path / "pairs.svg")
     assert "lost frames" in (tmp_path / "pairs.svg").read_text()

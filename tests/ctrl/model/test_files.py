@@ -19,6 +19,7 @@ from careful.model import (
 )
 from careful.render.tuning import plan as plan_report
 from careful.render.tuning import simulate as simulate_report
+from careful.render.tuning.simulate import simulation_figures, simulation_text
 
 GOOD = """
 name = "two"
@@ -306,7 +307,7 @@ def test_clear_box__extrapolated_transfers_are_reported():
             (),
             False,
         )
-        shown = simulate_report.text(request, simulate_report.figures(request, request.run()))
+        shown = simulation_text(request, simulation_figures(request, request.run()))
         assert ("extrapolated: the measurement had transfers of 64 to 3702" in shown) == beyond
 
 

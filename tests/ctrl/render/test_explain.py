@@ -71,10 +71,10 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path)
 
 
-def test_text__fits_80_columns(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explanation_text__fits_80_columns(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table had headings of 84 columns, and a size was parted from its unit."""
     monkeypatch.setenv("COLUMNS", "80")
-    lines = folded(report.text(found(store))).splitlines()
+    lines = folded(report.explanation_text(found(store))).splitlines()
     assert [line for line in lines if cells(line) > 80] == []
     assert any(line.startswith("to 16 KiB ") for line in lines)
 
@@ -151,7 +151,7 @@ def test_gather__a_kept_pathchar_names_the_bottleneck_s_hop(
     assert second["hops"]["bottleneck"] == "hop 3"
     assert "the bottleneck is hop 3" in second["hops"]["rests_on"]
     assert first["hops"]["bottleneck"] == "hop 2", "no black box is kept of it"
-    text = report.text({"instance": "eth1", "tuner_pid": None, "paths": [second]})
+    text = report.explanation_text({"instance": "eth1", "tuner_pid": None, "paths": [second]})
     assert "bottleneck: hop 3; pathchar, 0 s ago: the order" in text
 
 
@@ -160,7 +160,7 @@ def test_gather__without_pathchar_names_no_hop(
 ) -> None:
     kept_path.keep(StateDir(tmp_path / "state"), "10.0.0.9", {"hops": []})
     assert [one["hops"] for one in gathered()] == [None, None]
-    assert "pathchar" not in report.text(
+    assert "pathchar" not in report.explanation_text(
         {"instance": "eth1", "tuner_pid": None, "paths": gathered()}
     )
 
@@ -193,7 +193,7 @@ def test_path__a_stores_threshold(store: Store) -> None:
     assert one["measured_us"] == pytest.approx(one["predicted_us"], rel=0.12)
     assert one["predicted_low_us"] <= one["predicted_us"] <= one["predicted_high_us"]
     assert one["write"]["told_apart"]
-    text = report.text(whole)
+    text = report.explanation_text(whole)
     assert re.search("[µm]s; predicted ", text)
     assert f"64 KiB, received into files: writes of {one['store_bytes']} bytes or more" in text
     assert f"to files: writes of 65536 → {one['store_bytes']} bytes or more (held" in text
@@ -210,7 +210,7 @@ def test_path__a_threshold_of_which_nothing_is_predicted(store: Store) -> None:
         (one,) = whole["paths"][0]["stores"]
         assert "predicted_us" not in one
         assert why in one["why_not_predicted"]
-        assert f"not predicted: {one['why_not_predicted']}" in report.text(whole)
+        assert f"not predicted: {one['why_not_predicted']}" in report.explanation_text(whole)
 
 
 def test_path__set_by_hand(store: Store) -> None:
@@ -223,7 +223,7 @@ def test_path__set_by_hand(store: Store) -> None:
 
 def test_path__not_measured(store: Store) -> None:
     whole = found(store, state=None)
-    text = report.text(whole)
+    text = report.explanation_text(whole)
     assert "not measured: nothing is predicted (tune auto has not looked at this path)" in text
     with pytest.raises(ValueError, match="no path and no live message was measured"):
         report.draw(whole, store.path.parent / "x.svg")
@@ -235,7 +235,7 @@ def test_path__a_class_as_before_has_a_reason(store: Store) -> None:
     for each in classes:
         assert bool(each["why"]) == (each["standing"] == "as before")
     assert classes[0]["why"] == classes[0]["why_not_best"]
-    assert f"as before: {classes[0]['why']}" in report.text(whole)
+    assert f"as before: {classes[0]['why']}" in report.explanation_text(whole)
 
 
 def test_draw__live_messages_of_a_path_that_was_not_measured(store: Store) -> None:
@@ -249,14 +249,14 @@ def test_draw__live_messages_of_a_path_that_was_not_measured(store: Store) -> No
     assert (one["classes"][CLASS]["live_us"], one["classes"][CLASS]["live_count"]) == (250, 20)
     assert one["classes"][0]["live_us"] is None
     whole = {"instance": "eth1", "tuner_pid": None, "paths": [one]}
-    assert "(at the start: the interval is wide)" in report.text(whole)
+    assert "(at the start: the interval is wide)" in report.explanation_text(whole)
     path = store.path.parent / "live_latency.svg"
     report.draw(whole, path)
     assert "live messages, mean since up" in path.read_text()
 
 
-def test_text__names_the_measurement_and_its_reason(store: Store) -> None:
-    text = report.text(found(store))
+def test_explanation_text__names_the_measurement_and_its_reason(store: Store) -> None:
+    text = report.explanation_text(found(store))
     assert "not being tuned" in text
     assert "measured: mean latency of live messages" in text
     assert "at the start, by measure blackbox" in text
@@ -264,13 +264,13 @@ def test_text__names_the_measurement_and_its_reason(store: Store) -> None:
     assert "4 KiB: 3750 → 961 bytes (held:" in text
 
 
-def test_text__is_a_table_with_figures_and_no_exponents(store: Store) -> None:
+def test_explanation_text__is_a_table_with_figures_and_no_exponents(store: Store) -> None:
     """Also for a slow path, GAM times 50."""
     whole = found(store)
     for each in whole["paths"][0]["classes"]:
         for name in ("g_us", "G_us_per_KiB"):
             each["bottleneck"][name] *= 50
-    text = report.text(whole)
+    text = report.explanation_text(whole)
     head, rule, *rows = text.splitlines()[3:21]
     assert "e+" not in text
     assert set(rule) == {"─"}
@@ -285,11 +285,11 @@ def test_text__is_a_table_with_figures_and_no_exponents(store: Store) -> None:
     assert float(one.split()[7]) == pytest.approx(50 * 7.5, rel=0.05)
 
 
-def test_text__names_the_time_of_the_last_confirmation(store: Store) -> None:
+def test_explanation_text__names_the_time_of_the_last_confirmation(store: Store) -> None:
     _, state = tuned(store)
-    assert "found no change" not in report.text(found(store, state=state))
+    assert "found no change" not in report.explanation_text(found(store, state=state))
     state.confirmed_at = time.monotonic() - 5
-    text = report.text(found(store, state=state))
+    text = report.explanation_text(found(store, state=state))
     assert re.search(r"; a check \d+ s ago found no change", text)
 
 
@@ -354,7 +354,7 @@ def test_tried__is_named_and_has_no_prediction(
     )
     one = explain.path(shown, "10.0.0.2", state, store)
     each = one["classes"][4]
-    text = report.text({"instance": "eth1", "tuner_pid": None, "paths": [one]})
+    text = report.explanation_text({"instance": "eth1", "tuner_pid": None, "paths": [one]})
     assert "not measured: nothing is predicted" in text
     assert "predicted_us" not in each
     if by_trying:

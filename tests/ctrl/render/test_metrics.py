@@ -31,7 +31,7 @@ from careful.control.instance.usage import parse
 from careful.control.options.config import Config
 from careful.control.options.exports import Export
 from careful.errors import CarefulError
-from careful.render.instance import metrics
+from careful.render.instance.metrics import metrics_text, serve
 from careful.versions import versions
 from hosts import Host, make_file, wait_for
 from in_effect import IN_EFFECT
@@ -87,8 +87,8 @@ def value(found: Mapping[str, Any], name: str, /, **labels: str) -> float:
     return float(one)
 
 
-def test_text__has_the_counts() -> None:
-    found = read(metrics.text(a_look))
+def test_metrics_text__has_the_counts() -> None:
+    found = read(metrics_text(a_look))
     assert value(found, "careful_up", carefuld="eth1") == 1
     assert value(found, "careful_up", carefuld="eth2") == 0
     assert value(found, "careful_lost_frames_total", carefuld="eth1") == 3
@@ -115,7 +115,7 @@ def test_look__a_carefuld_with_too_many_clients_is_not_down(
     monkeypatch.setattr(instances, "running", lambda: running)
     monkeypatch.setattr(instances, "died", dict)
     monkeypatch.setattr(status, "gather_queue", refuse)
-    found = read(metrics.text(lambda: exporter.look(None, None, Config())))
+    found = read(metrics_text(lambda: exporter.look(None, None, Config())))
     assert value(found, "careful_up", carefuld="full") == 1
     assert value(found, "careful_full", carefuld="full") == 1
     assert value(found, "careful_up", carefuld="mute") == 0
@@ -162,8 +162,8 @@ def test_look__a_carefuld_that_refuses_us_is_not_down(monkeypatch: pytest.Monkey
         exporter.look(None, None, Config())
 
 
-def test_text__histogram_is_cumulative_and_in_seconds() -> None:
-    found = read(metrics.text(a_look))
+def test_metrics_text__histogram_is_cumulative_and_in_seconds() -> None:
+    found = read(metrics_text(a_look))
     name = "careful_operation_duration_seconds"
     assert value(found, f"{name}_bucket", operation="get", le="1.024e-06") == 1
     assert value(found, f"{name}_bucket", operation="get", le="4.096e-06") == 1
@@ -175,34 +175,34 @@ def test_text__histogram_is_cumulative_and_in_seconds() -> None:
     assert value(found, f"{name}_count", operation="store") == 0
 
 
-def test_text__a_peers_own_name_is_no_label() -> None:
-    assert "name" not in metrics.text(lambda: a_look()).split("careful_peer_state", 1)[1]
-    assert 'peer="h7"' in metrics.text(lambda: a_look(node="h7"))
+def test_metrics_text__a_peers_own_name_is_no_label() -> None:
+    assert "name" not in metrics_text(lambda: a_look()).split("careful_peer_state", 1)[1]
+    assert 'peer="h7"' in metrics_text(lambda: a_look(node="h7"))
 
 
-def test_text__a_peer_in_another_slot_has_another_series() -> None:
+def test_metrics_text__a_peer_in_another_slot_has_another_series() -> None:
     """Counts of another peer in the new slot would look like a burst."""
     name = "careful_peer_message_duration_seconds_count"
     for slot in (0, 3):
         (seen, _) = a_look(slot=slot)
         found = read(
-            metrics.text(lambda seen=seen, slot=slot: [replace(seen, messages={slot: (9, 1.0)})])
+            metrics_text(lambda seen=seen, slot=slot: [replace(seen, messages={slot: (9, 1.0)})])
         )
         assert value(found, name, slot=str(slot)) == 9
 
 
-def test_text__an_export_whose_name_is_no_utf8() -> None:
+def test_metrics_text__an_export_whose_name_is_no_utf8() -> None:
     """Its error was once the only output, for all carefulds."""
     (seen, other) = a_look()
     assert seen.found is not None
     odd = replace(seen.found, exports=[Export(os.fsdecode(b"/srv/\xff"))])
-    found = read(metrics.text(lambda: [replace(seen, found=odd), other]))
+    found = read(metrics_text(lambda: [replace(seen, found=odd), other]))
     assert value(found, "careful_export_requests_total", export="/srv/\\xff") == 9
     assert value(found, "careful_up", carefuld="eth2") == 0
 
 
-def test_text__nothing_is_up() -> None:
-    text = metrics.text(lambda: [])
+def test_metrics_text__nothing_is_up() -> None:
+    text = metrics_text(lambda: [])
     assert set(read(text)) == {"careful_build_info"}
     minor = versions()["wire_minor"]  # 6.0 and 6.1 once looked the same
     assert f'wire_minor="{minor}"' in text
@@ -226,9 +226,9 @@ def promtool(monkeypatch: pytest.MonkeyPatch) -> str | Path:
 
 
 @pytest.mark.timeout(1800)  # a package of 19 MB may be downloading
-def test_text__promtool_finds_nothing_to_say(promtool: str | Path) -> None:
+def test_metrics_text__promtool_finds_nothing_to_say(promtool: str | Path) -> None:
     command = [promtool, "check", "metrics"]
-    text = metrics.text(a_look)
+    text = metrics_text(a_look)
     done = subprocess.run(command, input=text, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     rules = PACKAGING / "careful.rules.yml"
@@ -338,7 +338,7 @@ def named(expression: str) -> set[str]:
 
 
 def test_rules_and_dashboard__use_existing_metrics() -> None:
-    present = set(read(metrics.text(a_look)))
+    present = set(read(metrics_text(a_look)))
     rules = re.findall(r"^ +expr: (.*)$", (PACKAGING / "careful.rules.yml").read_text(), re.M)
     dashboard = json.loads((PACKAGING / "grafana.json").read_text())
     shown = expressions()
@@ -359,13 +359,13 @@ def test_serve__answers_until_it_ends_and_names_a_port_that_is_taken() -> None:
         port = free.getsockname()[1]
     began = threading.Event()
     args = (a_look, "127.0.0.1", port, began.set)
-    threading.Thread(target=metrics.serve, args=args, daemon=True).start()
+    threading.Thread(target=serve, args=args, daemon=True).start()
     assert began.wait(30)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         assert value(read(answer.read().decode()), "careful_lost_frames_total") == 3
     began.clear()
     with pytest.raises(CarefulError, match=rf"--listen 127.0.0.1:{port}"):
-        metrics.serve(*args)
+        serve(*args)
     assert not began.is_set()
     # Connections without a whole request do not delay others.
     with ExitStack() as idle:

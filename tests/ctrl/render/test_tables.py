@@ -244,10 +244,10 @@ def test_folded__between_words_and_indented(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
-def test_text__of_a_peer_is_no_command_to_a_terminal() -> None:
+def test_printable_text__of_a_peer_is_no_command_to_a_terminal() -> None:
     """For example a peer's name, also as a slow client."""
     name = ffi.new("char[32]", b"\x1b[31mred\xc2\x9b\x9b")
-    assert records.text(name) == "\\x1b[31mred\\x9b\ufffd"
-    one = replace(PEER, node=None, name=records.text(name), withholding=True)
+    assert records.printable_text(name) == "\\x1b[31mred\\x9b\ufffd"
+    one = replace(PEER, node=None, name=records.printable_text(name), withholding=True)
     found = replace(IN_EFFECT, peers=[one])
     assert all(one.isprintable() for one in status.slow_clients(found))

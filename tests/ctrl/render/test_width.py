@@ -22,13 +22,17 @@ from careful.model.files import parse_source, shipped_names
 from careful.model.simulation import Message
 from careful.model.simulation import simulate as run_rules
 from careful.plan import Plan
-from careful.render.instance import fleet_matrix
 from careful.render.instance import status as status_report
-from careful.render.measuring import bench, logp, measure, pathchar_stages
+from careful.render.instance.fleet_matrix import matrix_text
+from careful.render.measuring import bench, measure, pathchar_stages
+from careful.render.measuring.bench import bench_text
+from careful.render.measuring.logp import logp_text
 from careful.render.tables import cells, folded
 from careful.render.tracing import trace as trace_report
 from careful.render.tuning import plan, simulate
 from careful.render.tuning import tune as tune_report
+from careful.render.tuning.plan import plan_text
+from careful.render.tuning.simulate import simulation_figures, simulation_text
 from fake_exchange import CROSSING, FakeExchange
 from fake_hosts import FakeHosts
 from fake_path import FakePath
@@ -66,7 +70,7 @@ def blackbox() -> str:
 def signature() -> str:
     found = measure_logp(Machine(os=1.5, or_=1.2, g=8.0, L=6.0), seconds=2.0)
     lost = replace(found.g, estimate=None, reason="other work came between in most bursts of 248")
-    return logp.text(found, HOST) + "\n" + logp.text(replace(found, g=lost), HOST)
+    return logp_text(found, HOST) + "\n" + logp_text(replace(found, g=lost), HOST)
 
 
 def clearbox() -> str:
@@ -91,11 +95,11 @@ def plans() -> str:
     made = []
     for name in shipped_names():
         request = plan.Request(name, load_shipped(name), 1 << 20, "best", None, 1, None, 0)
-        made += [plan.text(request), plan.classes(request.source, name, 64, 3750, 0)[-1]]
+        made += [plan_text(request), plan.classes(request.source, name, 64, 3750, 0)[-1]]
     box = {"kind": "blackbox", "sum_g_us": 900.0, "sum_G_us_per_KiB": 90.0}
     box |= {"g_b_us": 700.0, "G_b_us_per_KiB": 40.0, "sum_G_others_us_per_KiB": 50.0}
     source = parse_source(json.dumps(box))
-    made.append(plan.text(plan.Request("box", source, 1 << 16, "best", None, 1, 3702, 0)))
+    made.append(plan_text(plan.Request("box", source, 1 << 16, "best", None, 1, 3702, 0)))
     made.append(plan.classes(source, "box.json", 64, 3750, 0)[-1])
     error = WithheldError("", "Σg of all stages, ΣG of the other stages", "it is wide", 3702)
     made.append(plan.withheld(error, "/srv/measured/h2.json")[-1])
@@ -106,18 +110,18 @@ def simulated() -> str:
     made = load_shipped("network-disk-network")
     request = simulate.Request("x", made, 65536, 3, 0.0, "plan", "best", None, (), False)
     outcome = run_rules(made, [Message(65536)], request.rules())
-    return folded(simulate.text(request, simulate.figures(request, outcome)))
+    return folded(simulation_text(request, simulation_figures(request, outcome)))
 
 
 def benches() -> str:
     kept = json.loads((REPORTS / "bench.json").read_text())
-    return bench.text(bench.read(kept), kept["inputs"])
+    return bench_text(bench.read(kept), kept["inputs"])
 
 
 def matrix() -> str:
     names = [f"h{number}.rack-12" for number in range(12)]
     found = {pair: Cell(1e4 + k, 0.1 * k, k, 10) for k, pair in enumerate(permutations(names, 2))}
-    return fleet_matrix.text(found)
+    return matrix_text(found)
 
 
 def tuning() -> str:

@@ -9,7 +9,7 @@ from careful.cli.command import command, flag, option
 from careful.cli.common import say
 from careful.cli.local import Local, local
 from careful.control.instance import exporter as figures
-from careful.render.instance import metrics
+from careful.render.instance.metrics import metrics_text, serve
 
 _PORT = 9977
 
@@ -44,9 +44,9 @@ def exporter(ifname: str | None, listen: tuple[str, int], once: bool, here: Loca
         return figures.look(ifname, here.instance, here.settings)
 
     if once:
-        say(metrics.text(look), nl=False)
+        say(metrics_text(look), nl=False)
     else:
         host, port = listen
         shown = f"[{host}]" if ":" in host else host
         text = f"serves http://{shown}:{port}/metrics until Ctrl-C"
-        metrics.serve(look, host, port, lambda: say(text, err=True))
+        serve(look, host, port, lambda: say(text, err=True))

@@ -19,7 +19,7 @@ from careful.fleet import matrix, pairs
 from careful.fleet.hosts import Host
 from careful.fleet.running import Job, Outcome, in_turns, tables
 from careful.render.instance import fleet as report
-from careful.render.instance import fleet_matrix
+from careful.render.instance.fleet_matrix import draw_matrix, matrix_figures, matrix_text
 
 #: The outcomes of a command, its text, and figures beyond the outcomes.
 _Found = tuple[list[Outcome], str, dict[str, object]]
@@ -55,7 +55,7 @@ def _command(
         def call(names: tuple[str, ...], hosts_file: Path, limit_s: float, **own: object) -> None:
             hosts = fleet_hosts.chosen(fleet_hosts.read(hosts_file), names)
             outcomes, text, figures = function(hosts, limit_s, **own)
-            show(report.figures(outcomes) | figures, text)
+            show(report.outcome_figures(outcomes) | figures, text)
             if failed := sum(1 for one in outcomes if one.error):
                 sys.stdout.flush()
                 raise click.exceptions.Exit(Exit.FAILED if failed == len(outcomes) else Exit.PARTLY)
@@ -176,9 +176,9 @@ def measure(hosts: list[Host], limit_s: float, seconds: float, plot_path: Path |
     found = [matrix.joined(one, second.get(one.job.pair, one)) for one in found]
     pairs_found = matrix.matrix_of(hosts, found, before, looked())
     if plot_path:
-        fleet_matrix.draw(pairs_found, plot_path)
-    figures = fleet_matrix.figures(pairs_found) | {"measured_twice": sorted(second)}
-    return found, fleet_matrix.text(pairs_found), figures
+        draw_matrix(pairs_found, plot_path)
+    figures = matrix_figures(pairs_found) | {"measured_twice": sorted(second)}
+    return found, matrix_text(pairs_found), figures
 
 
 fleet.add_command(put)

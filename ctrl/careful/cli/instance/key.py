@@ -110,7 +110,7 @@ def trust(place: keys.Keys, settings: config.Config, host: str, public: str) -> 
     changes keys.
     """
     one = place.trust(settings.resolve(host).ip, public, host)
-    return {"trusted": report.figures([one])}, f"trusted at {one.address}: {one.key}"
+    return {"trusted": report.key_figures([one])}, f"trusted at {one.address}: {one.key}"
 
 
 @key.command("list", examples=[("carefulctl key list", "the latest first")])
@@ -118,7 +118,7 @@ def trust(place: keys.Keys, settings: config.Config, host: str, public: str) -> 
 def list_keys(place: keys.Keys, _: config.Config) -> _Found:
     """List whose keys are trusted."""
     found = place.trusted()
-    return {"trusted": report.figures(found)}, report.trusted(found)
+    return {"trusted": report.key_figures(found)}, report.trusted(found)
 
 
 @key.command("remove", examples=[("carefulctl key remove h2", "its session ends")])
@@ -131,4 +131,4 @@ def remove(place: keys.Keys, settings: config.Config, which: str) -> _Found:
         names.append(settings.resolve(which).ip)
     gone = place.remove(*names)
     text = "\n".join(f"no longer trusted at {one.address}: {one.key}" for one in gone)
-    return {"removed": report.figures(gone)}, text
+    return {"removed": report.key_figures(gone)}, text

@@ -134,8 +134,8 @@ def bench(
         inputs = {**asdict(plan), "hosts": list(names), "on": on, "mtu_bytes": mtu}
         inputs |= {"cpus": os.cpu_count(), **environment()}
         found = _run(plan, hosts, mtu)
-    text = report.text(found, inputs)
-    figures = report.figures(found)
+    text = report.bench_text(found, inputs)
+    figures = report.bench_figures(found)
     show(figures, text, **inputs)
     if output:
         write(output, document("bench", inputs, figures, compact=True) + "\n")

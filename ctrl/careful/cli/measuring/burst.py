@@ -27,6 +27,6 @@ def burst(host: str, here: Local) -> None:
     route, effect = here.find(host)
     with BurstSession(route) as session:
         info = session.measure()
-    figures = {**effect.as_dict(), **report.figures(info)}
+    figures = {**effect.as_dict(), **report.burst_figures(info)}
     text = report.sentence(figures, host)
     show(figures, text, address=str(route.address), **environment())

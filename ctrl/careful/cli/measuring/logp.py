@@ -120,10 +120,10 @@ def logp(
         ports = {"TCP": tcp_port, "UDP": udp_port}
         layers = _layers(stack, session, route, ports, file_path)
         results, bulks = _measured(session, layers, options, sizes_bytes, background)
-    figures = {**effect.as_dict(), **report.figures(results["careful"])}
+    figures = {**effect.as_dict(), **report.logp_figures(results["careful"])}
     figures["bulk"] = [logp_bulk.bulk_figures(one) for one in bulks]
     for kind in ("tcp", "udp", "file"):
-        figures[kind] = report.figures(results[kind]) if kind in results else None
+        figures[kind] = report.logp_figures(results[kind]) if kind in results else None
     found_all = list(results.values())
     show(figures, _text(found_all, bulks, name), **inputs)
     if plot_path:
@@ -185,7 +185,7 @@ def _refuse_with_gap(others: dict[str, object]) -> None:
 
 
 def _text(results: list[Result], bulks: list[Bulk], host: str) -> str:
-    texts = [report.text(one, host) for one in results]
+    texts = [report.logp_text(one, host) for one in results]
     return "\n\n".join(texts + [logp_bulk.bulk_text(one) for one in bulks])
 
 

@@ -131,9 +131,9 @@ def plan(
         levels=(top, inner or "fixed"),
     )
     if is_json():
-        answer = result(report.figures(request), **request.inputs())
+        answer = result(report.plan_figures(request), **request.inputs())
     else:
-        answer = folded(report.text(request))
+        answer = folded(report.plan_text(request))
     if plot_path:
         report.draw(request, plot_path, figure, varied, old, new)
     say(answer)

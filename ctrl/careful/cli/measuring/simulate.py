@@ -81,7 +81,7 @@ def simulate(
     given |= {"pipeline": read_pipeline(origin), "progressive": progressive}
     request = report.Request(origin, **given)  # type: ignore[arg-type]
     outcome = request.run()
-    figures = report.figures(request, outcome)
-    show(figures, report.text(request, figures), **request.inputs())
+    figures = report.simulation_figures(request, outcome)
+    show(figures, report.simulation_text(request, figures), **request.inputs())
     if plot_path:
         report.draw(request, outcome, plot_path, figure)

@@ -84,7 +84,7 @@ def speed(
             )
             say_folded(notes[-1], err=True)  # now, not after half a minute
         rows, count = rounds.measure(layers, seconds)
-    figures = {**effect.as_dict(), "rounds_count": count, "rows": report.figures(rows)}
+    figures = {**effect.as_dict(), "rounds_count": count, "rows": report.speed_figures(rows)}
     text = report.table(rows, host, seconds, notes)
     show(figures, text, address=str(route.address), **environment())
     if plot_path:

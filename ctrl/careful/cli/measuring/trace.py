@@ -129,6 +129,6 @@ def trace_events(directory: Path, plot_path: Path | None) -> None:
     Also shows the gain of windows sized to the traffic. DIR has a file of each node. Needs no root.
     """
     traces = event_trace.read_all(directory)
-    show(events_report.figures(traces), events_report.text(traces))
+    show(events_report.traffic_figures(traces), events_report.traffic_text(traces))
     if plot_path:
         events_report.plot(traces, plot_path)

@@ -82,6 +82,6 @@ def tune_explain(
     ifname, settings = here.ifname(ifname), here.settings
     session = tune_peers.session(ifname, here.instance, settings)
     found = figures.gather(session, peers, settings)
-    show(found, report.text(found), ifname=ifname)
+    show(found, report.explanation_text(found), ifname=ifname)
     if plot_path:
         report.draw(found, plot_path)

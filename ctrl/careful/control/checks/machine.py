@@ -238,7 +238,7 @@ def _window(link: Link, options: UpOptions) -> Finding:
     window = lib.careful_window(buffers, lib.CAREFUL_BOUND_UMEM, peers, link.mtu, cost, error)
     if window < 0:
         advice = "up --peers, --rx-buffers, or peers and rx_buffers in careful.toml"
-        return fail("window", records.text(error.text), advice)
+        return fail("window", records.printable_text(error.text), advice)
     text = f"{window} buffers for each of {peers} peers; a frame of this MTU fills {cost}"
     return ok("window", text)
 

@@ -43,7 +43,7 @@ BOUNDS = {
 }
 
 
-def text(data: CData) -> str:
+def printable_text(data: CData) -> str:
     """Returns a NUL-terminated C array as printable text: a peer's name can hold any byte."""
     return shown(ffi.string(data).decode(errors="replace"))
 
@@ -182,7 +182,7 @@ def counters(info: CData) -> dict[str, int]:
     return totals
 
 
-_CONVERTED: dict[str, Callable[[Any], object]] = {"int": int, "bool": bool, "str": text}
+_CONVERTED: dict[str, Callable[[Any], object]] = {"int": int, "bool": bool, "str": printable_text}
 _UNIT = re.compile("_(buffers|bytes|frames)$")
 
 
@@ -241,7 +241,7 @@ def in_effect(info: CData) -> InEffect:
     return InEffect(
         xdp_mode=name_of("careful_xdp_mode", "CAREFUL_XDP_", device.xdp_mode),
         xdp_by=name_of("careful_xdp_by", "CAREFUL_XDP_BY_", device.xdp_by),
-        native_refused=text(device.native_refused) or None,
+        native_refused=printable_text(device.native_refused) or None,
         receive_bound=name_of("careful_bound", "CAREFUL_BOUND_", device.receive_bound),
         bounds_buffers={
             name: int(device.bounds[index])

@@ -95,7 +95,7 @@ class Glance:
         both, G = fitted(self._sizes, {size: _least(times) for size, times in self._trips.items()})
         return {
             "kind": "blackbox",
-            **figures(g_b, G_b, both * 0.5, G, self._sizes[0], self._sizes[-1]),
+            **cost_figures(g_b, G_b, both * 0.5, G, self._sizes[0], self._sizes[-1]),
             "round_trip_minima": [
                 {"size_bytes": size, "least_us": round(min(times), 3)}
                 for size, times in self._trips.items()
@@ -168,7 +168,7 @@ def fitted(sizes: Sequence[int], times_us: Mapping[int, Estimate]) -> tuple[Esti
     return at_none, Estimate(slope, slope_se) * 1024
 
 
-def figures(
+def cost_figures(
     g_b: Estimate, G_b: Estimate, sum_g: Estimate, sum_G: Estimate, low: float, high: float
 ) -> dict[str, object]:
     """Returns costs for JSON, in µs and µs per KiB, of fragments of `low` to `high` bytes.

@@ -13,7 +13,7 @@ from careful.render.tuning import explain
 from careful.units import shown_bytes as size
 
 
-def figures(outcomes: Sequence[Outcome]) -> dict[str, object]:
+def outcome_figures(outcomes: Sequence[Outcome]) -> dict[str, object]:
     """Returns each host's JSON object, or its error."""
     found = [
         {

@@ -10,7 +10,7 @@ from careful.fleet.matrix import FIGURES, Matrix, Odd, odd, shared_host, values
 from careful.render.tables import alarm, table
 
 
-def figures(matrix: Matrix) -> dict[str, object]:
+def matrix_figures(matrix: Matrix) -> dict[str, object]:
     """Returns every pair, and the odd ones."""
     found = odd(matrix)
     return {
@@ -43,7 +43,7 @@ def _names(matrix: Matrix) -> list[str]:
     return sorted({name for pair in matrix for name in pair})
 
 
-def text(matrix: Matrix) -> str:
+def matrix_text(matrix: Matrix) -> str:
     """Returns a table of each figure: from the row's host to the column's; odd ones red."""
     found = odd(matrix)
     names = _names(matrix)
@@ -61,7 +61,7 @@ def text(matrix: Matrix) -> str:
     return "\n\n".join(parts)
 
 
-def draw(matrix: Matrix, path: Path) -> None:
+def draw_matrix(matrix: Matrix, path: Path) -> None:
     """Draws a heat map of each figure. Raises ValueError if there is none."""
     import numpy as np
 

@@ -8,7 +8,7 @@ from careful.control.options.keys import Trusted
 from careful.render.tables import table
 
 
-def figures(trusted: Sequence[Trusted]) -> list[dict[str, str | None]]:
+def key_figures(trusted: Sequence[Trusted]) -> list[dict[str, str | None]]:
     """Returns the trusted keys for JSON."""
     return [{"address": one.address, "name": one.name or None, "key": one.key} for one in trusted]
 

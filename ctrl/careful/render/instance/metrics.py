@@ -268,7 +268,7 @@ def _registry(look: Look) -> Any:
     return registry
 
 
-def text(look: Look) -> str:
+def metrics_text(look: Look) -> str:
     """Returns one look in Prometheus' text format.
 
     Raises MissingExtraError if prometheus_client is not installed.

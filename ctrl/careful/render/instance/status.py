@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from careful.control.instance.records import BOUNDS, DECIDED, ETHERNET_BYTES, narrow, older, unheard
 from careful.control.instance.status import slow_clients
 from careful.errors import shown
-from careful.render.tables import Parts, Table, alarm, text
+from careful.render.tables import Parts, Table, alarm, report_text
 from careful.units import counted, shown_rate
 from careful.units import shown_bytes as size
 
@@ -322,7 +322,7 @@ def parts(found: Iterable[Status], died: Mapping[str, str]) -> Parts:
 
 def statuses(found: Iterable[Status], died: Mapping[str, str]) -> str:
     """Returns parts() as text."""
-    return text(parts(found, died))
+    return report_text(parts(found, died))
 
 
 def brief(found: Iterable[Status], rates: Iterable[Rates], died: Mapping[str, str]) -> str:
@@ -331,7 +331,7 @@ def brief(found: Iterable[Status], rates: Iterable[Rates], died: Mapping[str, st
     rates: of each instance, in the same order; died: as for parts().
     """
     each = [_brief(one, its.peers) for one, its in zip(found, rates, strict=True)]
-    return text(_joined(each, died))
+    return report_text(_joined(each, died))
 
 
 def down(ifname: str, done: Down) -> str:

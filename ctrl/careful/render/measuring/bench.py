@@ -92,7 +92,7 @@ def one_table(found: Results, name: str, wanted: Sequence[Cell]) -> str:
     return table(f"{own.title} ({units})", columns, [_row(found, one) for one in ordered])
 
 
-def text(found: Results, inputs: Mapping[str, object]) -> str:
+def bench_text(found: Results, inputs: Mapping[str, object]) -> str:
     """Returns all tables, and the conditions of the run.
 
     inputs: of the run: rounds, mtu_bytes, cpus, kernel.
@@ -152,7 +152,7 @@ def markdown(found: Results, name: str) -> str:
     return "\n".join(lines).replace("…", "to")  # man does not show it everywhere
 
 
-def figures(found: Results) -> dict[str, object]:
+def bench_figures(found: Results) -> dict[str, object]:
     """Returns each cell with all its values, for JSON."""
     cells = []
     for cell in dict.fromkeys(cell for cell, _ in found.results):
@@ -189,7 +189,7 @@ def figures(found: Results) -> dict[str, object]:
 
 
 def read(kept: Json) -> Results:
-    """Reads the output of figures(); raises ValueError."""
+    """Reads the output of bench_figures(); raises ValueError."""
     try:
         found = Results([])
         for one in kept["cells"]:

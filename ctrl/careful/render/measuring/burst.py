@@ -7,7 +7,7 @@ from careful.control.instance.records import name_of
 from careful.jsonout import Json
 
 
-def figures(info: CData) -> dict[str, object]:
+def burst_figures(info: CData) -> dict[str, object]:
     """Returns the path from the peer and its windows, from a `struct careful_peer_info`."""
     return {
         "kind": "burst",

@@ -9,9 +9,8 @@ from careful.measure.statistics.estimate import LEVEL, Estimate
 from careful.measure.statistics.line import RELATIVE_MAX
 from careful.measure.statistics.quantiles import t_quantile
 from careful.measure.statistics.sample import Figure
-from careful.render import tables
 from careful.render.digits import or_most
-from careful.render.tables import Parts, Table
+from careful.render.tables import Parts, Table, report_text
 from careful.units import shown_time
 
 #: Meaning of each figure, in the order of the table.
@@ -75,7 +74,7 @@ def _trial(trial: Trial) -> dict[str, object]:
     )
 
 
-def figures(found: Result) -> dict[str, object]:
+def logp_figures(found: Result) -> dict[str, object]:
     """Returns all results of a signature for JSON."""
     flat: dict[str, object] = {
         "kind": "logp",
@@ -150,9 +149,9 @@ def parts(found: Result, host: str) -> Parts:
     return lines + found.notes
 
 
-def text(found: Result, host: str) -> str:
+def logp_text(found: Result, host: str) -> str:
     """Returns the results as text."""
-    return tables.text(parts(found, host))
+    return report_text(parts(found, host))
 
 
 def _tried(trials: list[Trial]) -> str:

@@ -7,7 +7,7 @@ from careful.measure.endpoints.contention import Flood
 from careful.measure.endpoints.logp import Result
 from careful.measure.statistics.line import Line
 from careful.measure.statistics.sample import Figure
-from careful.render.digits import figures, with_half
+from careful.render.digits import estimate_figures, with_half
 from careful.render.measuring.logp import curve_figures
 from careful.render.tables import table
 
@@ -41,13 +41,13 @@ def bulk_figures(found: Bulk) -> dict[str, object]:
         found_there: dict[str, object] = {"bytes": size}
         for name, figure in _named(one).items():
             found_there |= figure.figures(name, "us")
-        found_there |= figures(rate, "BW", "MB_per_s")
+        found_there |= estimate_figures(rate, "BW", "MB_per_s")
         found_there["curves"] = [curve_figures(curve) for curve in one.curves]
         sizes.append({**found_there, "notes": one.notes})
     return {
         "kind": found.kind,
         **{name: _line(line) for name, line in found.lines.items()},
-        **figures(half, "half_power", "bytes", 1),
+        **estimate_figures(half, "half_power", "bytes", 1),
         "sizes": sizes,
     }
 

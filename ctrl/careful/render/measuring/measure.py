@@ -8,8 +8,8 @@ from careful.address import Address
 from careful.measure.outside.blackbox_result import Result
 from careful.measure.path.answer import Answer, of_blackbox
 from careful.measure.path.hops import Path, Segment
-from careful.render.digits import figures, or_most
-from careful.render.tables import Parts, Table, text
+from careful.render.digits import estimate_figures, or_most
+from careful.render.tables import Parts, Table, report_text
 from careful.units import shown_rate, shown_time
 
 
@@ -51,9 +51,9 @@ def _segment(segment: Segment, path: Path) -> dict[str, object]:
     return {
         "hops": list(segment.ttls),
         "address": segment.address,
-        **figures(G, "G", "us_per_KiB", 3),
+        **estimate_figures(G, "G", "us_per_KiB", 3),
         "rate_mbit_per_s": round(_mbit_per_s(G.value), 4) if G else None,
-        **figures(latency, "latency", "us", 2),
+        **estimate_figures(latency, "latency", "us", 2),
         "residual_us": round(line.residual_us, 3),
         "samples_count": line.samples_count,
         "sizes_count": line.points_count,
@@ -119,7 +119,7 @@ def pathchar_parts(path: Path, host: str) -> Parts:
 
 def pathchar_table(path: Path, host: str) -> str:
     """Returns a path as text."""
-    return text(pathchar_parts(path, host))
+    return report_text(pathchar_parts(path, host))
 
 
 def pathchar_summary(path: Path) -> str:
@@ -185,4 +185,4 @@ def blackbox_parts(found: Result, host: str) -> Parts:
 
 def blackbox_table(found: Result, host: str) -> str:
     """Returns a black box as text."""
-    return text(blackbox_parts(found, host))
+    return report_text(blackbox_parts(found, host))

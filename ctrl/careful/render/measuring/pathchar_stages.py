@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from careful.jsonout import Json
 from careful.measure.path.host_stages import Stage, Stages
-from careful.render.digits import figures, or_most, with_half
+from careful.render.digits import estimate_figures, or_most, with_half
 from careful.render.tables import table
 
 
@@ -13,10 +13,10 @@ def _stage(stage: Stage) -> dict[str, object]:
     return {
         "stages": list(stage.names),
         "address": stage.address,
-        **figures(stage.g_us, "g", "us", 3),
-        **figures(stage.latency_us, "latency", "us", 3),
-        **figures(stage.G_us_per_KiB, "G", "us_per_KiB", 3),
-        **figures(own.middle_us if own else None, "middle", "us", 3),
+        **estimate_figures(stage.g_us, "g", "us", 3),
+        **estimate_figures(stage.latency_us, "latency", "us", 3),
+        **estimate_figures(stage.G_us_per_KiB, "G", "us_per_KiB", 3),
+        **estimate_figures(own.middle_us if own else None, "middle", "us", 3),
         "middle_bytes": round(own.middle_bytes, 1) if own else None,
         "residual_us": round(own.residual_us, 3) if own else None,
         "samples_count": line.samples_count,
@@ -55,7 +55,7 @@ def stages_figures(found: Stages) -> Json:
             {
                 "size_bytes": size,
                 "measured_us": round(found.one_way.at(size), 2),
-                **figures(found.sum_us(size), "sum_of_stages", "us", 2),
+                **estimate_figures(found.sum_us(size), "sum_of_stages", "us", 2),
             }
             for size in (low, (low + high) // 2, high)
         ]

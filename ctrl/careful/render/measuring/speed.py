@@ -7,7 +7,7 @@ from pathlib import Path
 
 from careful.measure.path.speed import Quartiles, Row
 from careful.render import figure
-from careful.render.tables import Table, text
+from careful.render.tables import Table, report_text
 
 #: Units for people, each with its size; the largest that fits is shown.
 _UNITS = {
@@ -49,14 +49,14 @@ def table(rows: Sequence[Row], host: str, seconds: float, notes: Sequence[str]) 
     columns = ["", "", *names, *([" / ".join(names)] if len(names) > 1 else [])]
     title = f"{' and '.join(names)} to {host}, in turn for {seconds:.0f} s"
     what = "median (quartiles); a request has a reply, a stream gets one block after another"
-    return text([Table(title, columns, shown), what, "", *notes])
+    return report_text([Table(title, columns, shown), what, "", *notes])
 
 
 def _figures(found: Quartiles, name: str) -> dict[str, float]:
     return {f"{part}_{name}": round(value, 4) for part, value in vars(found).items()}
 
 
-def figures(rows: Sequence[Row]) -> list[dict[str, object]]:
+def speed_figures(rows: Sequence[Row]) -> list[dict[str, object]]:
     """Returns the rows for JSON: of each layer and of the ratio, the quartiles."""
     return [
         {

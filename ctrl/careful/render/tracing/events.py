@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LINES_MOST = 60
 
 
-def figures(traces: Sequence[Trace]) -> dict[str, object]:
+def traffic_figures(traces: Sequence[Trace]) -> dict[str, object]:
     """Returns the traffic for JSON."""
     count, nbytes = matrix(traces)
     return {
@@ -33,7 +33,7 @@ def figures(traces: Sequence[Trace]) -> dict[str, object]:
     }
 
 
-def text(traces: Sequence[Trace]) -> str:
+def traffic_text(traces: Sequence[Trace]) -> str:
     """Shows for people who sends to whom, and the effect of windows of that size."""
     found = pairs(traces)
     _, nbytes = matrix(traces)

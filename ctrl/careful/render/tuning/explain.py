@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DECISIONS = 5
 
 
-def text(found: Json) -> str:
+def explanation_text(found: Json) -> str:
     """Describes all paths of an instance for people."""
     pid = found["tuner_pid"]
     head = f"instance {found['instance']}: " + (

@@ -92,7 +92,7 @@ def _bare(request: Request) -> Plan | None:
     return replace(request, header_bytes=0).answer() if request.header_bytes else None
 
 
-def figures(request: Request) -> dict[str, object]:
+def plan_figures(request: Request) -> dict[str, object]:
     """Returns the plan of one message for JSON."""
     found = request.answer().as_dict()
     if bare := _bare(request):
@@ -101,7 +101,7 @@ def figures(request: Request) -> dict[str, object]:
     return found
 
 
-def text(request: Request) -> str:
+def plan_text(request: Request) -> str:
     """Shows the plan of one message; with strategy "best", all strategies side by side."""
     best, bare = request.answer(), _bare(request)
     lines = []

@@ -78,7 +78,7 @@ class Request:
         return {"pipeline": self.origin, "stages": stages, **given}
 
 
-def figures(request: Request, outcome: Outcome) -> Json:
+def simulation_figures(request: Request, outcome: Outcome) -> Json:
     """Returns the outcome in numbers."""
     total_us = max(outcome.complete_us) - min(outcome.ready_us)
     total_bytes = request.message_bytes * request.messages_count
@@ -109,8 +109,8 @@ def figures(request: Request, outcome: Outcome) -> Json:
     }
 
 
-def text(request: Request, found: Json) -> str:
-    """Returns the result of figures() as a table."""
+def simulation_text(request: Request, found: Json) -> str:
+    """Returns the result of simulation_figures() as a table."""
     columns = ("stage", "transfers", "busy (µs)", "utilisation (%)", "transfers (bytes)")
     rows = [
         (

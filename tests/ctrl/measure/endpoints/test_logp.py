@@ -23,7 +23,7 @@ from careful.measure.statistics.sample import (
     supported,
     undisturbed,
 )
-from careful.render.measuring import logp as report
+from careful.render.measuring.logp import logp_text
 from logp_machine import Machine, measure
 
 #: P4 Table 4, µs.
@@ -111,13 +111,13 @@ def test_trials__too_wide_an_interval_is_no_error_in_the_table() -> None:
     found = measure(Machine(**LINK))
     assert re.search(
         r"bursts of 2, 3, .*50: the largest error of o .* is [+-]0.\d% ±\d.\d%",
-        report.text(found, "h2"),
+        logp_text(found, "h2"),
     )
     loud = replace(found.trials[0], predicted_half_us=found.trials[0].predicted_us)
     found.trials = [loud, *found.trials[1:]]
-    assert "bursts of 3, 5, 10, 20, 50: the largest error of o " in report.text(found, "h2")
+    assert "bursts of 3, 5, 10, 20, 50: the largest error of o " in logp_text(found, "h2")
     found.trials = [loud]
-    assert "too wide to judge o + (n-1)g" in report.text(found, "h2")
+    assert "too wide to judge o + (n-1)g" in logp_text(found, "h2")
 
 
 def test_by_steps__is_the_senders_work() -> None:
@@ -298,13 +298,13 @@ def test_logp__sends_that_take_a_whole_round_trip_give_no_os_and_no_L() -> None:
         assert "more than the round trip" in getattr(found, name).reason
     assert found.rtt.estimate is not None
     # A person still gets bounds, a rate, and the reason once.
-    text = report.text(found, "h2")
+    text = logp_text(found, "h2")
     assert found.most_us("os") == found.rtt.estimate.high / 2
     assert "os   at most" in text
     assert text.count("more than the round trip") == 1
     assert "not told exactly: os, or, L: 2 × " in text
     gap_us = float(np.median(trips.done_us))
-    assert "L    at most 0.2 " in report.text(
+    assert "L    at most 0.2 " in logp_text(
         replace(found, L=supported(Estimate(0.1, slack=0.1), 9, 0.1)), "h2"
     )
     assert found.g.estimate is None
@@ -331,7 +331,7 @@ def test_logp__an_impossible_latency_takes_the_time_that_was_given() -> None:
 
 def test_logp__a_missing_steady_regime_is_reported_once() -> None:
     found = measure(Machine(1.2, 0.5, 2.0, 20), only="signature", messages_max=64, seconds=0.1)
-    text = report.text(found, "h2")
+    text = logp_text(found, "h2")
     assert not found.curves[0].steady_messages
     assert text.count("no steady regime") == 1
 
