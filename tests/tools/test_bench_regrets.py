@@ -37,9 +37,10 @@ def size(plan_us: float, noise: float, seed: int, rounds: int = 100) -> dict[str
     ("plan_us", "noise", "said"),
     [
         (101.0, 0.02, "met"),
-        (104.0, 0.02, "met"),
+        (102.5, 0.02, "met"),
         (130.0, 0.02, "NOT MET"),
         (112.0, 1.5, "not told"),
+        (104.0, 0.02, "NOT MET"),
         (300.0, 0.5, "NOT MET"),
     ],
 )
