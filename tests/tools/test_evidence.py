@@ -19,12 +19,10 @@ OLD = {
     "bench.json": "no commit",
     "drivers.json": "wire 6",
     "escapes-casefold.txt": "no commit",
-    "flood-keyed.json": "not clean, wire 4",
     "flood-sealed.json": "not clean, wire 4",
     "flood.json": "wire 3",
     "installed.json": "wire 6",
     "measure-contention.json": "in no history",
-    "power-cut.json": "wire 6",
     "release.json": "wire 4",
 }
 
