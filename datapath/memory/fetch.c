@@ -67,6 +67,8 @@ static int install(struct careful_memory_map *map, struct map_slot *slot)
 			return -EAGAIN;
 		memset(map->states + page, dirty ? PAGE_DIRTY : PAGE_CLEAN, n);
 		map->local += n;
+		if (!n) /* removed: the thread that waits for it touches it again */
+			uffd_wake(map->uffd, map->base + page * MAP_PAGE, MAP_PAGE);
 		page += n ? n : 1;
 	}
 	return 0;
@@ -76,9 +78,12 @@ static int install(struct careful_memory_map *map, struct map_slot *slot)
 static void fail(struct careful_memory_map *map, const struct map_slot *slot)
 {
 	const uint64_t address = map->base + slot->page * MAP_PAGE;
+	const bool lost = slot->wanted && map->states[slot->page] == PAGE_COMING;
 
-	memset(map->states + slot->page, slot->wanted ? PAGE_LOST : PAGE_ABSENT, slot->pages);
-	if (slot->wanted)
+	for (uint64_t page = slot->page; page < slot->page + slot->pages; page++)
+		if (map->states[page] == PAGE_COMING) /* not removed meanwhile */
+			map->states[page] = lost ? PAGE_LOST : PAGE_ABSENT;
+	if (lost)
 		uffd_lose(map->uffd, address, map->ours);
 	else
 		uffd_wake(map->uffd, address, slot->pages * (uint64_t)MAP_PAGE);

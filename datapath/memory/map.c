@@ -57,9 +57,11 @@ static void take_event(struct careful_memory_map *reader, const struct uffd_msg 
 		fetch_fault(map, page, flags & UFFD_PAGEFAULT_FLAG_WRITE);
 		return;
 	}
-	if (map->states[page] == PAGE_CLEAN || map->states[page] == PAGE_SAVING)
+	if (map->states[page] == PAGE_CLEAN)
 		map->states[page] = PAGE_DIRTY;
-	if (map->states[page] == PAGE_DIRTY)
+	else if (map->states[page] == PAGE_SAVING)
+		map->states[page] = PAGE_REWRITTEN;
+	if (map->states[page] == PAGE_DIRTY || map->states[page] == PAGE_REWRITTEN)
 		uffd_protect(map->uffd, map->base + page * MAP_PAGE, MAP_PAGE, false);
 	uffd_wake(map->uffd, map->base + page * MAP_PAGE, MAP_PAGE);
 }

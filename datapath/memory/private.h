@@ -102,6 +102,7 @@ enum map_page {
 	PAGE_CLEAN, /* equal to the piece; write-protected in a writable map */
 	PAGE_DIRTY,
 	PAGE_SAVING, /* on its way to the piece; write-protected */
+	PAGE_REWRITTEN, /* written while it is on its way: DIRTY once it has arrived */
 	PAGE_REMOVED, /* its process removed it: zeros */
 	PAGE_LOST, /* touching it raises SIGBUS */
 };
@@ -131,8 +132,8 @@ struct careful_memory_map {
 	uint64_t base, bytes, offset, pages;
 	uint64_t patience_ns;
 	uint8_t *states; /* enum map_page of each page */
-	uint64_t local, local_most; /* pages that are CLEAN, DIRTY or SAVING, and their limit */
-	uint64_t saving; /* pages that are SAVING */
+	uint64_t local, local_most; /* pages that are CLEAN to REWRITTEN, and their limit */
+	uint64_t saving; /* pages on their way: SAVING or REWRITTEN */
 	struct map_stream streams[MAP_STREAMS]; /* most recently used first */
 	uint64_t ahead, ahead_end; /* pages to fetch without a fault */
 	uint64_t hand; /* page where eviction continues */

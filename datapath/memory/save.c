@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Writes changed pages back, and drops pages beyond a map's limit. A page is write-protected while
- * it is saved: a write meanwhile makes the page DIRTY again, so the page stays. */
+ * it is saved: a write meanwhile makes the page REWRITTEN, so the page stays. It is saved again only
+ * after the first save: of two saves under way, a lost frame could let the older one arrive last. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -30,8 +31,10 @@ static void saved(struct memory_move *move, int status)
 	struct careful_memory_map *map = slot->map;
 
 	for (uint64_t page = slot->page; page < slot->page + slot->pages; page++) {
-		if (map->states[page] != PAGE_SAVING) /* written meanwhile */
+		if (map->states[page] == PAGE_REWRITTEN) {
+			map->states[page] = PAGE_DIRTY;
 			continue;
+		}
 		map->states[page] = status ? PAGE_DIRTY : PAGE_CLEAN;
 		if (status)
 			uffd_protect(map->uffd, map->base + page * MAP_PAGE, MAP_PAGE, false);
@@ -94,14 +97,11 @@ void save_evict(struct careful_memory_map *map, uint64_t now_ns)
 
 void save_flush(struct careful_memory_map *map)
 {
-	while (map->flush && map->flush_page < map->pages) {
-		const uint8_t *next = memchr(map->states + map->flush_page, PAGE_DIRTY,
-					     map->pages - map->flush_page);
+	for (; map->flush && map->flush_page < map->pages; map->flush_page++) {
+		const uint8_t state = map->states[map->flush_page];
 
-		map->flush_page = next ? (uint64_t)(next - map->states) : map->pages;
-		if (!next)
-			break;
-		if (!save(map, map->flush_page, false))
+		if (state == PAGE_REWRITTEN ||
+		    (state == PAGE_DIRTY && !save(map, map->flush_page, false)))
 			return;
 	}
 	if (map->flush && !map->saving)

@@ -2,37 +2,48 @@
 /*
  * The memory client over an instance without a network, with a lender that lies: answers of any
  * length, impossible sizes, too few and too many bytes, another piece, and a region that is never
- * there.
+ * there. Then a map whose stores are answered late.
  */
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <linux/userfaultfd.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <careful/memory.h>
 
 #include "check.h"
 
-enum { OPERATIONS = 64, PIECE = 1 << 20, PATIENCE_MS = 300 };
+enum { OPERATIONS = 64, PIECE = 1 << 20, PATIENCE_MS = 300, PAGE = 4096, SLOTS = 8 << 20 };
 
 /* Answers of the lender. @payload_bytes, @said: to a request; @moved: bytes beyond those that a get
- * or store was asked to move; @refused: gets and stores that find no region */
+ * or store was asked to move; @refused: gets and stores that find no region; @held: these get no
+ * answer; @stores, @stored: number of stores of the first page, and its first byte in the last */
 static struct careful {
 	struct {
 		careful_done_fn *done;
 		void *user;
 		uint32_t bytes;
-		bool is_request;
+		bool is_request, is_store;
 	} operations[OPERATIONS];
 	uint32_t count, begun;
 	uint32_t payload_bytes;
 	struct careful_memory_piece said;
 	int moved;
 	uint32_t refused;
+	enum { HELD_NOTHING, HELD_STORES, HELD_GETS } held;
+	uint32_t stores;
+	uint8_t stored;
 } c;
 
 static int begin(uint32_t bytes, bool is_request, careful_done_fn *done, void *user)
@@ -42,6 +53,7 @@ static int begin(uint32_t bytes, bool is_request, careful_done_fn *done, void *u
 	c.operations[c.count].done = done;
 	c.operations[c.count].user = user;
 	c.operations[c.count].bytes = bytes;
+	c.operations[c.count].is_store = false;
 	c.operations[c.count++].is_request = is_request;
 	c.begun++;
 	return 0;
@@ -66,8 +78,16 @@ int careful_store(struct careful *instance, uint32_t peer, uint32_t region, uint
 		  const struct careful_span *local, uint32_t bytes, uint16_t handler,
 		  const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user)
 {
+	int rc = careful_get(instance, peer, region, region_off, local, bytes, flags, done, user);
+
 	(void)handler, (void)args;
-	return careful_get(instance, peer, region, region_off, local, bytes, flags, done, user);
+	if (!rc)
+		c.operations[c.count - 1].is_store = true;
+	if (!rc && !region_off) {
+		c.stored = *(const uint8_t *)local->base;
+		__atomic_add_fetch(&c.stores, 1, __ATOMIC_SEQ_CST);
+	}
+	return rc;
 }
 
 int careful_poll(struct careful *instance)
@@ -79,6 +99,10 @@ int careful_poll(struct careful *instance)
 		careful_done_fn *done = instance->operations[0].done;
 		void *user = instance->operations[0].user, *payload = NULL;
 
+		if (!instance->operations[0].is_request &&
+		    __atomic_load_n(&instance->held, __ATOMIC_SEQ_CST) ==
+			    (instance->operations[0].is_store ? HELD_STORES : HELD_GETS))
+			return 0;
 		if (instance->operations[0].is_request) {
 			/* A copy of the exact size, so that reads beyond it are found. */
 			payload = calloc(1, instance->payload_bytes ? instance->payload_bytes : 1);
@@ -132,8 +156,11 @@ int careful_peer_close(struct careful *instance, uint32_t peer)
 
 int careful_memory(struct careful *instance, uint64_t bytes, void **base)
 {
-	(void)instance, (void)bytes, (void)base;
-	return -ENOMEM;
+	static _Alignas(PAGE) uint8_t slots[SLOTS];
+
+	(void)instance;
+	*base = slots;
+	return bytes <= sizeof(slots) ? 0 : -ENOMEM;
 }
 
 int careful_close(struct careful *instance)
@@ -267,6 +294,111 @@ static void test_region__is_gone(void)
 	careful_memory_stop(memory);
 }
 
+static void *flush(void *remote)
+{
+	return (void *)(intptr_t)careful_memory_flush(remote);
+}
+
+static void hold(int what)
+{
+	__atomic_store_n(&c.held, what, __ATOMIC_SEQ_CST);
+}
+
+static uint32_t stores(void)
+{
+	return __atomic_load_n(&c.stores, __ATOMIC_SEQ_CST);
+}
+
+/* A page that is written while it is saved is saved again, but only after the first save: a
+ * repaired frame of that one might otherwise arrive last. */
+static void test_map__a_page_written_while_it_is_saved(void)
+{
+	const struct careful_memory_map_options options = {
+		.uffd = -1, .writable = 1, .local_bytes = PAGE, .patience_ms = 10000
+	};
+	struct careful_memory_remote *remote;
+	pthread_t thread;
+	void *base, *status;
+	volatile uint8_t *bytes;
+	int rc;
+
+	start();
+	CHECK_EQ(open_piece(&remote), 0);
+	rc = careful_memory_map(remote, &options, &base);
+	if (rc == -EPERM) {
+		printf("SKIP: a part: no userfaultfd\n");
+		CHECK_EQ(careful_memory_close(remote), 0);
+		careful_memory_stop(memory);
+		return;
+	}
+	CHECK_EQ(rc, 0);
+	bytes = base;
+	hold(HELD_STORES);
+	bytes[0] = 1;
+	bytes[PAGE] = 1; /* beyond the limit: the first page is evicted */
+	while (!stores())
+		usleep(1000);
+	bytes[0] = 2;
+	CHECK_EQ(pthread_create(&thread, NULL, flush, remote), 0);
+	usleep(100000);
+	CHECK_EQ(stores(), 1);
+	hold(HELD_NOTHING);
+	CHECK_EQ(pthread_join(thread, &status), 0);
+	CHECK_EQ((intptr_t)status, 0);
+	CHECK_EQ(stores(), 2);
+	CHECK_EQ(c.stored, 2);
+	CHECK_EQ(careful_memory_unmap(remote), 0);
+	CHECK_EQ(careful_memory_close(remote), 0);
+	careful_memory_stop(memory);
+}
+
+static void *touch(void *byte)
+{
+	return (void *)(uintptr_t) * (volatile uint8_t *)byte;
+}
+
+/* A thread that waits for a page continues if the page is removed meanwhile, and reads zero. */
+static void test_map__a_page_removed_while_it_is_fetched(void)
+{
+	const int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_EVENT_REMOVE };
+	void *base = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_register range = { .range = { (uintptr_t)base, PAGE },
+					 .mode = UFFDIO_REGISTER_MODE_MISSING };
+	const struct careful_memory_map_options options = {
+		.uffd = fd, .base = (uintptr_t)base, .bytes = PAGE, .patience_ms = 10000
+	};
+	struct timespec until = { .tv_sec = time(NULL) + 20 };
+	struct careful_memory_remote *remote;
+	pthread_t thread;
+	uint32_t begun;
+	void *read_byte;
+
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api)) {
+		printf("SKIP: a part: no userfaultfd\n");
+		return;
+	}
+	CHECK(base != MAP_FAILED);
+	CHECK_EQ(ioctl(fd, UFFDIO_REGISTER, &range), 0);
+	start();
+	CHECK_EQ(open_piece(&remote), 0);
+	CHECK_EQ(careful_memory_map(remote, &options, &base), 0);
+	hold(HELD_GETS);
+	begun = c.begun;
+	CHECK_EQ(pthread_create(&thread, NULL, touch, base), 0);
+	while (__atomic_load_n(&c.begun, __ATOMIC_SEQ_CST) == begun)
+		usleep(1000);
+	CHECK_EQ(madvise(base, PAGE, MADV_DONTNEED), 0);
+	hold(HELD_NOTHING);
+	CHECK_EQ(pthread_timedjoin_np(thread, &read_byte, &until), 0);
+	CHECK_EQ((uintptr_t)read_byte, 0);
+	CHECK_EQ(careful_memory_unmap(remote), 0);
+	CHECK_EQ(careful_memory_close(remote), 0);
+	careful_memory_stop(memory);
+	close(fd);
+	munmap(base, PAGE);
+}
+
 int main(void)
 {
 	RUN(test_open__answers_of_any_length);
@@ -274,5 +406,7 @@ int main(void)
 	RUN(test_ask__answer_is_too_long);
 	RUN(test_move__of_another_length);
 	RUN(test_region__is_gone);
+	RUN(test_map__a_page_written_while_it_is_saved);
+	RUN(test_map__a_page_removed_while_it_is_fetched);
 	return 0;
 }
