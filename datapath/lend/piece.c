@@ -9,14 +9,21 @@
 #include "engine/sharing.h"
 #include "lend/private.h"
 
-static uint64_t whole_pages(uint64_t bytes)
+static uint64_t whole(uint64_t bytes, uint64_t page)
 {
-	const uint64_t page = bytes < LEND_HUGE_BYTES ? LEND_PAGE_BYTES : LEND_HUGE_BYTES;
-
 	return (bytes + page - 1) / page * page;
 }
 
-struct lend_piece *lend_piece_create(struct lend_server *server, uint64_t bytes)
+uint64_t lend_piece_mapped(uint64_t bytes, uint64_t room)
+{
+	const uint64_t huge = bytes > room ? 0 : whole(bytes, LEND_HUGE_BYTES);
+
+	if (bytes > room)
+		return bytes;
+	return bytes >= LEND_HUGE_BYTES && huge <= room ? huge : whole(bytes, LEND_PAGE_BYTES);
+}
+
+struct lend_piece *lend_piece_create(struct lend_server *server, uint64_t bytes, uint64_t mapped)
 {
 	struct lend_piece *piece = calloc(1, sizeof(*piece)), **at = &server->pieces;
 
@@ -24,7 +31,7 @@ struct lend_piece *lend_piece_create(struct lend_server *server, uint64_t bytes)
 		return NULL;
 	piece->server = server;
 	piece->bytes = bytes;
-	piece->mapped = whole_pages(bytes);
+	piece->mapped = mapped;
 	piece->number = ++server->numbers;
 	while (*at)
 		at = &(*at)->next;

@@ -113,7 +113,10 @@ static inline bool lend_same(const struct careful_memory_host *a,
 }
 
 /* piece.c */
-struct lend_piece *lend_piece_create(struct lend_server *server, uint64_t bytes);
+/* Returns the bytes to map for a piece: whole huge pages if it is large and they fit into `room`,
+ * else whole pages. The result exceeds `room` if the piece does not fit. */
+uint64_t lend_piece_mapped(uint64_t bytes, uint64_t room);
+struct lend_piece *lend_piece_create(struct lend_server *server, uint64_t bytes, uint64_t mapped);
 /* Counts the bytes and pieces of an owner, including pieces that are being freed. */
 void lend_piece_count(const struct lend_server *server, const struct careful_memory_host *owner,
 		      uint64_t *bytes, uint32_t *pieces);

@@ -184,21 +184,26 @@ static int check_name(const struct ask *ask)
 	return 0;
 }
 
-static int check_room(const struct lend_server *server, const struct ask *ask)
+static uint64_t rest(uint64_t most, uint64_t used)
 {
-	uint64_t bytes;
+	return most > used ? most - used : 0;
+}
+
+/* Checks that there is room for a piece. Returns 0, and the bytes to map for it, or -errno. */
+static int check_room(const struct lend_server *server, const struct ask *ask, uint64_t *mapped)
+{
+	uint64_t used, of_host, of_all;
 	uint32_t pieces;
 
 	if (!ask->bytes || ask->hosts_count > CAREFUL_MEMORY_HOSTS)
 		return -EINVAL;
-	lend_piece_count(server, &ask->who, &bytes, &pieces);
-	if (pieces >= LEND_PIECES_HOST || bytes >= server->options.host_bytes ||
-	    ask->bytes > server->options.host_bytes - bytes)
+	lend_piece_count(server, &ask->who, &used, &pieces);
+	of_host = rest(server->options.host_bytes, used);
+	of_all = rest(server->options.bytes, server->used);
+	*mapped = lend_piece_mapped(ask->bytes, of_host < of_all ? of_host : of_all);
+	if (pieces >= LEND_PIECES_HOST || *mapped > of_host)
 		return -EDQUOT;
-	if (server->pieces_count >= LEND_PIECES || server->used >= server->options.bytes ||
-	    ask->bytes > server->options.bytes - server->used)
-		return -ENOSPC;
-	return 0;
+	return server->pieces_count >= LEND_PIECES || *mapped > of_all ? -ENOSPC : 0;
 }
 
 /* Begins a CREATE. Returns 0 if it is answered now or later, -errno if the caller must answer. */
@@ -208,6 +213,7 @@ static int create(struct lend_server *server, const struct ask *ask,
 	const uint32_t *args = ask->message->args;
 	const uint64_t attempt = (uint64_t)args[0] << 32 | args[1];
 	struct lend_piece *piece = find_own(server, ask);
+	uint64_t mapped = 0;
 	int rc;
 
 	if (piece && (!attempt || piece->attempt != attempt))
@@ -216,11 +222,11 @@ static int create(struct lend_server *server, const struct ask *ask,
 		reply_open(server, piece, to);
 		return 0;
 	}
-	rc = piece ? 0 : check_room(server, ask);
+	rc = piece ? 0 : check_room(server, ask, &mapped);
 	if (rc)
 		return rc;
 	if (!piece) {
-		piece = lend_piece_create(server, ask->bytes);
+		piece = lend_piece_create(server, ask->bytes, mapped);
 		if (!piece)
 			return -ENOMEM;
 		piece->owner = ask->who;

@@ -141,6 +141,23 @@ static void test_limits__of_a_host_and_of_all(void)
 	stop();
 }
 
+/* Large pieces have huge pages where those fit, and never more than the limits. */
+static void test_limits__of_huge_pages(void)
+{
+	start(5 << 20, 5 << 20, 1000);
+	CHECK_EQ(create(0, "a", 3 << 20), 0);
+	CHECK_EQ(server->used, 4 << 20);
+	CHECK_EQ(create(0, "b", (1 << 20) + 1), -EDQUOT);
+	CHECK_EQ(create(0, "b", 1 << 20), 0);
+	CHECK_EQ(create(1, "c", 1), -ENOSPC);
+	stop();
+	start(5 << 20, 5 << 20, 1000);
+	CHECK_EQ(create(0, "a", 5 << 20), 0);
+	CHECK_EQ(server->used, 5 << 20);
+	CHECK_EQ(create(0, "b", UINT64_MAX), -EDQUOT);
+	stop();
+}
+
 static void test_piece__of_another_host_does_not_exist(void)
 {
 	struct fake_answer *absent, *hidden;
@@ -318,6 +335,7 @@ int main(void)
 {
 	RUN(test_request__of_any_length);
 	RUN(test_limits__of_a_host_and_of_all);
+	RUN(test_limits__of_huge_pages);
 	RUN(test_piece__of_another_host_does_not_exist);
 	RUN(test_delete__waits_for_messages);
 	RUN(test_session__ends_and_the_memory_stays_for_a_while);
