@@ -31,7 +31,8 @@ _TEXTS = {
     errno.ENOSPC: "it does not have that much memory left to lend (--lend of `up` there)",
     errno.ENOMEM: "it does not have that much memory left to lend: too little is free there",
     errno.EMFILE: "this host has too many pieces open there",
-    errno.ENOTUNIQ: "several hosts share a piece of that name: name its owner",
+    errno.ENOTUNIQ: "several hosts share a piece of that name: name its owner; or that address "
+    "is this host's own",
     errno.ESTALE: "the piece is gone: it was deleted, or its host has started again",
     errno.ECONNRESET: "the host does not answer",
     errno.EACCES: "it is shared with this host read-only",

@@ -18,6 +18,8 @@ from careful.control.instance.memory_hosts import Hosts, access_of
 from careful.errors import CarefulError
 from careful.memory.client import Client, Remote, checked, move
 
+_PAGE_BYTES = 4096
+
 #: A part of a piece: its offset, and the buffer that it is read into or written from.
 Part = tuple[int, Buffer]
 
@@ -160,8 +162,11 @@ class Piece(Closing):
 
         Raises:
             PermissionError: this process may not use userfaultfd.
+            ValueError: offset is not a multiple of 4096, or local_bytes is below 4096 but not 0.
             CarefulError: the piece has a map already (EBUSY): open it again for another.
         """
+        if offset % _PAGE_BYTES or 0 < local_bytes < _PAGE_BYTES:
+            raise ValueError("offset: a multiple of 4096; local_bytes: 0, or 4096 or more")
         options = ffi.new("struct careful_memory_map_options *")
         options.uffd, options.offset, options.bytes = -1, offset, nbytes
         options.local_bytes, options.patience_ms = local_bytes, int(timeout_s * 1000)

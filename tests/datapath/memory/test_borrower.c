@@ -26,9 +26,9 @@
 
 enum { OPERATIONS = 64, PIECE = 1 << 20, PATIENCE_MS = 300, PAGE = 4096, SLOTS = 8 << 20 };
 
-/* Answers of the lender. @payload_bytes, @said: to a request; @moved: bytes beyond those that a get
- * or store was asked to move; @refused: gets and stores that find no region; @held: these get no
- * answer; @stores, @stored: number of stores of the first page, and its first byte in the last */
+/* Answers of the lender. @payload_bytes, @said: to a request. @moved: bytes beyond those that a get
+ * or store was asked to move. @refused: gets and stores that find no region. @held: what gets no
+ * answer; @stores, @stored: stores of the first page, and its first byte in the last one */
 static struct careful {
 	struct {
 		careful_done_fn *done;

@@ -399,6 +399,6 @@ def test_example__of_the_readme(lent: list[Host]) -> None:
     """Sorts four times as much memory as the limit."""
     readme = (Path(__file__).parents[3] / "README.md").read_text()
     (program,) = re.findall(r"^## Memory$.*?^```python\n(.*?)^```$", readme, re.M | re.S)
-    assert python(lent[0], program) == (0, "True\n")
-    assert "numbers" in lent[0].ctl("memory", "ls", "h2").stdout
-    lent[0].ctl("memory", "rm", "h2:numbers")
+    for _ in range(2):
+        assert python(lent[0], program) == (0, "True\n")
+    assert "no pieces" in lent[0].ctl("memory", "ls", "h2").stdout
