@@ -26,9 +26,14 @@
 
 enum { OPERATIONS = 64, PIECE = 1 << 20, PATIENCE_MS = 300, PAGE = 4096, SLOTS = 8 << 20 };
 
-/* Answers of the lender. @payload_bytes, @said: to a request. @moved: bytes beyond those that a get
- * or store was asked to move. @refused: gets and stores that find no region. @held: what gets no
- * answer; @stores, @stored: stores of the first page, and its first byte in the last one */
+/* Answers of the lender.
+ *
+ * @payload_bytes, @said: to a request
+ * @moved: bytes beyond those that a get or store was asked to move
+ * @refused: number of gets and stores that find no region
+ * @held: gets or stores that get no answer
+ * @stores: number of stores of the first page
+ * @stored: its first byte in the last of them */
 static struct careful {
 	struct {
 		careful_done_fn *done;
