@@ -167,6 +167,7 @@ int careful_memory_stop(struct careful_memory *memory)
 		next = host->next;
 		free(host);
 	}
+	free(memory->slots);
 	free(memory);
 	return 0;
 }
