@@ -44,7 +44,8 @@ static void saved(struct memory_move *move, int status)
 	map->saving -= slot->pages;
 	if (status) {
 		map->rest_ns = clock_in_ms(1000);
-		end_flush(map, status);
+		/* -EAGAIN, which a host may say, would repeat the flush. */
+		end_flush(map, status == -EAGAIN ? -EPROTO : status);
 	}
 	slot_put(slot);
 }
