@@ -64,7 +64,7 @@ static bool needs_proof(const struct link *link, uint8_t type)
 		(type >= CAREFUL_TRAIN_ASK && type <= CAREFUL_TRAIN_OVER));
 }
 
-/* Calls the handler of a message. keyed, proved: the whole message, if it has that form, or NULL. */
+/* Calls the handler of a message. keyed, proved: the whole message; NULL if it is shorter. */
 static void dispatch(struct link *link, const union address *from, const struct careful_ctrl *ctrl,
 		     const struct careful_keyed *keyed, const struct careful_proved *proved)
 {
@@ -82,7 +82,7 @@ static void dispatch(struct link *link, const union address *from, const struct 
 		if (peer && is_renewed(peer, ctrl))
 			return;
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
-		if (!link->keyed || proved) /* an answer is never longer than its question */
+		if (!link->keyed || proved) /* with a proof, GONE is long: so must be the message */
 			send_gone(link, from, ctrl);
 		return;
 	}

@@ -35,7 +35,7 @@ static void take_arrivals(struct ipc_measure *m, const struct careful_result *re
 	uint32_t bytes = m->count * (uint32_t)sizeof(__be64);
 	__be64 stamp;
 
-	/* A peer whose release has no trains answers the last frame like any other frame. */
+	/* A peer of an older version, without trains, answers the last frame without arrivals. */
 	if (result->bytes != bytes || !result->payload) {
 		m->status = -EPROTO;
 		return;

@@ -23,9 +23,9 @@ static bool update_due(const struct link_peer *peer)
 		window_rx_update_early(&peer->flow.rx, peer->kept, link_taken_cost(peer)));
 }
 
-/* Sends an update or acknowledgement if one is due. Reports whether it remains due, because it
- * cannot leave now: the session may not be open yet, though the peer sends. */
-static bool update_remains_due(struct link_peer *peer)
+/* Sends an update or acknowledgement if one is due. Returns true if it could not leave now and
+ * remains due: the peer may send before our side of the session is open. */
+static bool send_due_update(struct link_peer *peer)
 {
 	bool traditional = peer->link->traditional;
 
@@ -46,7 +46,7 @@ void link_updates_due(struct link *link)
 		struct link_peer *peer = link->dirty[i];
 
 		/* link_publish() needs the peers with buffers that were released meanwhile. */
-		if (update_remains_due(peer) || peer->flow.freeing)
+		if (send_due_update(peer) || peer->flow.freeing)
 			link->dirty[kept++] = peer;
 		else
 			peer->dirty = false;

@@ -161,7 +161,7 @@ class Keys:
 
         Args:
             later: keep the current key; prepare the new key for a later call with `instead`.
-            instead: replace the current key.
+            instead: replace the current key, by the one that `later` prepared if there is one.
 
         Raises CarefulError: there is a key already, or the file cannot be written.
         """

@@ -100,7 +100,7 @@ def flood_figures(found: Flood, layer: str, capacity: int) -> dict[str, object]:
         "slices": [
             {"ended_s": round(one.ended_s, 6), "messages": one.messages} for one in found.slices
         ],
-        "ended_s_is": "the wall clock: compare by it what several hosts measured at once",
+        "ended_s_is": "the wall clock, which aligns what several hosts measured at once",
     }
 
 
