@@ -187,9 +187,10 @@ void fetch_fault(struct careful_memory_map *map, uint64_t page, bool writes)
 		plan_ahead(map, page, false);
 		break;
 	case PAGE_REMOVED:
-		map->states[page] = PAGE_CLEAN;
-		map->local++;
-		uffd_zero(map->uffd, address);
+		if (uffd_zero(map->uffd, address)) {
+			map->states[page] = PAGE_CLEAN;
+			map->local++;
+		}
 		break;
 	case PAGE_LOST:
 		uffd_lose(map->uffd, address, map->ours);

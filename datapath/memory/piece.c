@@ -62,9 +62,11 @@ int careful_memory_close(struct careful_memory_remote *remote)
 	struct memory_job job = { .start = job_close, .remote = remote };
 	int rc = memory_run(remote->memory, &job);
 
-	if (rc != -EBUSY)
+	if (rc == -EBUSY)
+		return rc;
+	if (!remote->map) /* else the instance is gone, and the thread still serves the map */
 		free(remote);
-	return rc == -EBUSY ? rc : 0;
+	return 0;
 }
 
 enum { VECTOR_MOVES = 64 }; /* moves of a vector under way at a time */

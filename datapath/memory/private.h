@@ -196,7 +196,9 @@ int uffd_open(void);
 int uffd_register(int uffd, uint64_t base, uint64_t bytes, bool writable);
 /* Installs pages and wakes their threads. Returns 0 or -errno; -EAGAIN: read pending events first. */
 int uffd_copy(int uffd, uint64_t to, const void *from, uint64_t bytes, bool protect);
-void uffd_zero(int uffd, uint64_t page);
+/* Installs a page of zeros. Returns false if the thread that waits for it has to touch it again, for
+ * instance because events are pending. */
+bool uffd_zero(int uffd, uint64_t page);
 void uffd_wake(int uffd, uint64_t base, uint64_t bytes);
 int uffd_protect(int uffd, uint64_t base, uint64_t bytes, bool protect);
 /* Makes a page raise SIGBUS when it is touched. */

@@ -74,12 +74,13 @@ int uffd_copy(int uffd, uint64_t to, const void *from, uint64_t bytes, bool prot
 	return 0;
 }
 
-void uffd_zero(int uffd, uint64_t page)
+bool uffd_zero(int uffd, uint64_t page)
 {
 	struct uffdio_zeropage zero = { .range = { page, MAP_PAGE } };
+	const bool done = !ioctl(uffd, UFFDIO_ZEROPAGE, &zero) || errno == EEXIST;
 
-	if (ioctl(uffd, UFFDIO_ZEROPAGE, &zero)) /* the thread touches the page again */
-		uffd_wake(uffd, page, MAP_PAGE);
+	uffd_wake(uffd, page, MAP_PAGE);
+	return done;
 }
 
 void uffd_wake(int uffd, uint64_t base, uint64_t bytes)

@@ -82,7 +82,7 @@ LINK_FOLDERS = {
 
 #: Weighed folders, and their most lines.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 100_610),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 100_616),
     "tools": (("tools",), 13_799),
 }
 

@@ -404,6 +404,65 @@ static void test_map__a_page_removed_while_it_is_fetched(void)
 	munmap(base, PAGE);
 }
 
+enum { REMOVED_PAGES = 9, TOUCHES = 500 };
+
+static bool touched;
+
+/* Removes and touches the first page, again and again. */
+static void *remove_and_touch(void *base)
+{
+	uintptr_t sum = 0;
+
+	for (int i = 0; i < TOUCHES; i++) {
+		CHECK_EQ(madvise(base, PAGE, MADV_DONTNEED), 0);
+		sum |= (uintptr_t)touch(base);
+	}
+	__atomic_store_n(&touched, true, __ATOMIC_SEQ_CST);
+	return (void *)sum;
+}
+
+/* While other pages are removed, the kernel does not install zeros: the thread touches its page
+ * again. */
+static void test_map__pages_removed_next_to_a_touched_one(void)
+{
+	const int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_EVENT_REMOVE };
+	const size_t bytes = REMOVED_PAGES * (size_t)PAGE;
+	void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_register range = { .range = { (uintptr_t)base, bytes },
+					 .mode = UFFDIO_REGISTER_MODE_MISSING };
+	const struct careful_memory_map_options options = {
+		.uffd = fd, .base = (uintptr_t)base, .bytes = bytes, .patience_ms = 10000
+	};
+	const time_t end = time(NULL) + 20;
+	struct careful_memory_remote *remote;
+	pthread_t thread;
+	void *sum;
+
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api)) {
+		printf("SKIP: a part: no userfaultfd\n");
+		return;
+	}
+	CHECK(base != MAP_FAILED);
+	CHECK_EQ(ioctl(fd, UFFDIO_REGISTER, &range), 0);
+	start();
+	CHECK_EQ(open_piece(&remote), 0);
+	CHECK_EQ(careful_memory_map(remote, &options, &base), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, remove_and_touch, base), 0);
+	while (!__atomic_load_n(&touched, __ATOMIC_SEQ_CST) && time(NULL) < end) {
+		CHECK_EQ(madvise((uint8_t *)base + PAGE, bytes - PAGE, MADV_DONTNEED), 0);
+		usleep(1000);
+	}
+	CHECK(__atomic_load_n(&touched, __ATOMIC_SEQ_CST));
+	CHECK_EQ(pthread_join(thread, &sum), 0);
+	CHECK_EQ((uintptr_t)sum, 0);
+	CHECK_EQ(careful_memory_unmap(remote), 0);
+	CHECK_EQ(careful_memory_close(remote), 0);
+	careful_memory_stop(memory);
+	close(fd);
+	munmap(base, bytes);
+}
+
 int main(void)
 {
 	RUN(test_open__answers_of_any_length);
@@ -413,5 +472,6 @@ int main(void)
 	RUN(test_region__is_gone);
 	RUN(test_map__a_page_written_while_it_is_saved);
 	RUN(test_map__a_page_removed_while_it_is_fetched);
+	RUN(test_map__pages_removed_next_to_a_touched_one);
 	return 0;
 }
