@@ -64,7 +64,7 @@ static bool needs_proof(const struct link *link, uint8_t type)
 		(type >= CAREFUL_TRAIN_ASK && type <= CAREFUL_TRAIN_OVER));
 }
 
-/* Calls the handler of a message. keyed, proved: the whole message; NULL if it is shorter. */
+/* Calls the handler of a message. keyed, proved: the whole message, by its kind; else NULL. */
 static void dispatch(struct link *link, const union address *from, const struct careful_ctrl *ctrl,
 		     const struct careful_keyed *keyed, const struct careful_proved *proved)
 {
