@@ -16,11 +16,11 @@ static uint64_t whole(uint64_t bytes, uint64_t page)
 
 uint64_t lend_piece_mapped(uint64_t bytes, uint64_t room)
 {
-	const uint64_t huge = bytes > room ? 0 : whole(bytes, LEND_HUGE_BYTES);
-
 	if (bytes > room)
 		return bytes;
-	return bytes >= LEND_HUGE_BYTES && huge <= room ? huge : whole(bytes, LEND_PAGE_BYTES);
+	if (bytes >= LEND_HUGE_BYTES && whole(bytes, LEND_HUGE_BYTES) <= room)
+		return whole(bytes, LEND_HUGE_BYTES);
+	return whole(bytes, LEND_PAGE_BYTES);
 }
 
 struct lend_piece *lend_piece_create(struct lend_server *server, uint64_t bytes, uint64_t mapped)

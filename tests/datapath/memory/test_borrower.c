@@ -362,46 +362,72 @@ static void *touch(void *byte)
 	return (void *)(uintptr_t) * (volatile uint8_t *)byte;
 }
 
+/* A map of memory whose pages may be removed, like a virtual machine's. */
+struct removable {
+	int fd; /* -1: this machine has no userfaultfd */
+	size_t bytes;
+	void *base;
+	struct careful_memory_remote *remote;
+};
+
+static struct removable map_removable(size_t bytes)
+{
+	struct removable map = {
+		.fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK),
+		.bytes = bytes,
+		.base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			     0),
+	};
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_EVENT_REMOVE };
+	struct uffdio_register range = { .range = { (uintptr_t)map.base, bytes },
+					 .mode = UFFDIO_REGISTER_MODE_MISSING };
+	const struct careful_memory_map_options options = {
+		.uffd = map.fd, .base = (uintptr_t)map.base, .bytes = bytes, .patience_ms = 10000
+	};
+
+	CHECK(map.base != MAP_FAILED);
+	if (map.fd < 0 || ioctl(map.fd, UFFDIO_API, &api)) {
+		printf("SKIP: a part: no userfaultfd\n");
+		map.fd = -1;
+		return map;
+	}
+	CHECK_EQ(ioctl(map.fd, UFFDIO_REGISTER, &range), 0);
+	start();
+	CHECK_EQ(open_piece(&map.remote), 0);
+	CHECK_EQ(careful_memory_map(map.remote, &options, &map.base), 0);
+	return map;
+}
+
+static void unmap_removable(const struct removable *map)
+{
+	CHECK_EQ(careful_memory_unmap(map->remote), 0);
+	CHECK_EQ(careful_memory_close(map->remote), 0);
+	careful_memory_stop(memory);
+	close(map->fd);
+	munmap(map->base, map->bytes);
+}
+
 /* A thread that waits for a page continues if the page is removed meanwhile, and reads zero. */
 static void test_map__a_page_removed_while_it_is_fetched(void)
 {
-	const int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_EVENT_REMOVE };
-	void *base = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct uffdio_register range = { .range = { (uintptr_t)base, PAGE },
-					 .mode = UFFDIO_REGISTER_MODE_MISSING };
-	const struct careful_memory_map_options options = {
-		.uffd = fd, .base = (uintptr_t)base, .bytes = PAGE, .patience_ms = 10000
-	};
+	const struct removable map = map_removable(PAGE);
 	struct timespec until = { .tv_sec = time(NULL) + 20 };
-	struct careful_memory_remote *remote;
 	pthread_t thread;
 	uint32_t begun;
 	void *read_byte;
 
-	if (fd < 0 || ioctl(fd, UFFDIO_API, &api)) {
-		printf("SKIP: a part: no userfaultfd\n");
+	if (map.fd < 0)
 		return;
-	}
-	CHECK(base != MAP_FAILED);
-	CHECK_EQ(ioctl(fd, UFFDIO_REGISTER, &range), 0);
-	start();
-	CHECK_EQ(open_piece(&remote), 0);
-	CHECK_EQ(careful_memory_map(remote, &options, &base), 0);
 	hold(HELD_GETS);
 	begun = c.begun;
-	CHECK_EQ(pthread_create(&thread, NULL, touch, base), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, touch, map.base), 0);
 	while (__atomic_load_n(&c.begun, __ATOMIC_SEQ_CST) == begun)
 		usleep(1000);
-	CHECK_EQ(madvise(base, PAGE, MADV_DONTNEED), 0);
+	CHECK_EQ(madvise(map.base, PAGE, MADV_DONTNEED), 0);
 	hold(HELD_NOTHING);
 	CHECK_EQ(pthread_timedjoin_np(thread, &read_byte, &until), 0);
 	CHECK_EQ((uintptr_t)read_byte, 0);
-	CHECK_EQ(careful_memory_unmap(remote), 0);
-	CHECK_EQ(careful_memory_close(remote), 0);
-	careful_memory_stop(memory);
-	close(fd);
-	munmap(base, PAGE);
+	unmap_removable(&map);
 }
 
 enum { REMOVED_PAGES = 9, TOUCHES = 500 };
@@ -425,42 +451,22 @@ static void *remove_and_touch(void *base)
  * again. */
 static void test_map__pages_removed_next_to_a_touched_one(void)
 {
-	const int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_EVENT_REMOVE };
-	const size_t bytes = REMOVED_PAGES * (size_t)PAGE;
-	void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct uffdio_register range = { .range = { (uintptr_t)base, bytes },
-					 .mode = UFFDIO_REGISTER_MODE_MISSING };
-	const struct careful_memory_map_options options = {
-		.uffd = fd, .base = (uintptr_t)base, .bytes = bytes, .patience_ms = 10000
-	};
+	const struct removable map = map_removable(REMOVED_PAGES * (size_t)PAGE);
 	const time_t end = time(NULL) + 20;
-	struct careful_memory_remote *remote;
 	pthread_t thread;
 	void *sum;
 
-	if (fd < 0 || ioctl(fd, UFFDIO_API, &api)) {
-		printf("SKIP: a part: no userfaultfd\n");
+	if (map.fd < 0)
 		return;
-	}
-	CHECK(base != MAP_FAILED);
-	CHECK_EQ(ioctl(fd, UFFDIO_REGISTER, &range), 0);
-	start();
-	CHECK_EQ(open_piece(&remote), 0);
-	CHECK_EQ(careful_memory_map(remote, &options, &base), 0);
-	CHECK_EQ(pthread_create(&thread, NULL, remove_and_touch, base), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, remove_and_touch, map.base), 0);
 	while (!__atomic_load_n(&touched, __ATOMIC_SEQ_CST) && time(NULL) < end) {
-		CHECK_EQ(madvise((uint8_t *)base + PAGE, bytes - PAGE, MADV_DONTNEED), 0);
+		CHECK_EQ(madvise((uint8_t *)map.base + PAGE, map.bytes - PAGE, MADV_DONTNEED), 0);
 		usleep(1000);
 	}
 	CHECK(__atomic_load_n(&touched, __ATOMIC_SEQ_CST));
 	CHECK_EQ(pthread_join(thread, &sum), 0);
 	CHECK_EQ((uintptr_t)sum, 0);
-	CHECK_EQ(careful_memory_unmap(remote), 0);
-	CHECK_EQ(careful_memory_close(remote), 0);
-	careful_memory_stop(memory);
-	close(fd);
-	munmap(base, bytes);
+	unmap_removable(&map);
 }
 
 int main(void)
