@@ -21,7 +21,8 @@ LOGP_BURSTS = ("2", "3", "5", "10", "20", "50")
 #: Stored figures; os_D is os of a request after a pause.
 NAMES = ("os", "os_D", "or", "g", "L")
 CONTENTION_ERROR_MAX = 0.10
-CONTENTION_K = (2, 3, 5)
+CONTENTION_K = (2, 3, 5, 7)
+HOSTS = max(CONTENTION_K) + 1
 #: The issuing host has its own processor. Links have priority on the other; on the issuer's, each
 #: request would wait for them.
 _CPUS = sorted(os.sched_getaffinity(0))
@@ -122,8 +123,10 @@ def contention_once() -> dict[str, Any]:
     found: dict[str, Any] = {"1 to 1": floods([("h2", "h1")])}
     for K in CONTENTION_K:
         found[f"{K} to 1"] = floods([(f"h{k}", "h1") for k in range(2, K + 2)])
-    found["1 to 4"] = floods([("h1", "h2 h3 h4 h5")])
-    found["half to half"] = floods([("h1", "h4"), ("h2", "h5"), ("h3", "h6")])
+    others = [f"h{k}" for k in range(2, HOSTS + 1)]
+    found[f"1 to {len(others)}"] = floods([("h1", " ".join(others))])
+    half = HOSTS // 2
+    found["half to half"] = floods([(f"h{k}", f"h{half + k}") for k in range(1, half + 1)])
     return {"gaps_us": found}
 
 

@@ -205,8 +205,8 @@ MEASUREMENTS = {
     ),
     "contention": Measurement(
         signatures.access_file,
-        ("--hosts", "6"),
-        signatures.prompt(6),
+        ("--hosts", str(signatures.HOSTS)),
+        signatures.prompt(signatures.HOSTS),
         each(signatures.contention_once),
         signatures.contention_report,
     ),
