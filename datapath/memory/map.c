@@ -85,13 +85,13 @@ static void free_map(struct careful_memory_map *map)
 	free(map);
 }
 
-/* Ends closed maps whose slots are free. */
+/* Ends closed maps whose slots are free and whose flush has ended. */
 static void end_closed(struct careful_memory *memory)
 {
 	struct careful_memory_map **at = &memory->maps, *map;
 
 	while ((map = *at)) {
-		if (!map->closer || map->under_way) {
+		if (!map->closer || map->flush || map->under_way) {
 			at = &map->next;
 			continue;
 		}
@@ -203,7 +203,7 @@ int careful_memory_map(struct careful_memory_remote *remote,
 	map->caller_uffd = options->uffd;
 	map->uffd = options->uffd < 0 ? -1 : fcntl(options->uffd, F_DUPFD_CLOEXEC, 0);
 	map->ours = options->uffd < 0;
-	map->writable = options->writable && map->ours;
+	map->writable = options->writable;
 	map->base = options->base;
 	map->offset = options->offset;
 	map->bytes = options->bytes;
@@ -216,6 +216,8 @@ int careful_memory_map(struct careful_memory_remote *remote,
 		map->bytes = remote->bytes - map->offset;
 	if (map->writable && !(remote->access & CAREFUL_MEMORY_WRITE))
 		rc = -EACCES;
+	if (!map->ours && (options->writable || options->local_bytes))
+		rc = -EINVAL;
 	map->pages = (map->bytes + MAP_PAGE - 1) / MAP_PAGE;
 	map->states = rc ? NULL : calloc(map->pages, 1);
 	if (!rc && !map->states)

@@ -82,6 +82,14 @@ void memory_piece_open(struct careful_memory_remote *remote)
 	memory_move_queue(memory, &remote->open);
 }
 
+static void count_flying(struct careful_memory *memory, const struct memory_move *move, int by)
+{
+	if (!move->remote)
+		return;
+	memory->flying += (uint32_t)by;
+	move->host->flying += (uint32_t)by;
+}
+
 static void remove_flight(struct careful_memory *memory, struct memory_move *move)
 {
 	struct memory_move **at = &memory->flights;
@@ -89,7 +97,7 @@ static void remove_flight(struct careful_memory *memory, struct memory_move *mov
 	while (*at != move)
 		at = &(*at)->next;
 	*at = move->next;
-	memory->flying -= move->remote != NULL;
+	count_flying(memory, move, -1);
 	memory->awaited -= move->awaited;
 }
 
@@ -189,7 +197,7 @@ void memory_move_poll(struct careful_memory *memory, uint64_t now_ns)
 		check_limits(memory, now_ns);
 	}
 	while ((move = *at)) {
-		const bool may = move->remote ? memory->flying < MEMORY_FLYING_MAX :
+		const bool may = move->remote ? move->host->flying < MEMORY_FLYING_MAX :
 						now_ns >= move->retry_ns;
 		int rc = may ? begin(memory, move) : -EAGAIN;
 
@@ -206,7 +214,7 @@ void memory_move_poll(struct careful_memory *memory, uint64_t now_ns)
 		}
 		move->next = memory->flights;
 		memory->flights = move;
-		memory->flying += move->remote != NULL;
+		count_flying(memory, move, 1);
 		memory->awaited += move->awaited;
 		if (move->awaited && ++awaited == MEMORY_FIRST_MOVES)
 			careful_poll(memory->instance); /* may add moves to the list */

@@ -12,7 +12,7 @@
 
 enum {
 	MEMORY_MOVE_BYTES = 256 << 10, /* most bytes of one get or store */
-	MEMORY_FLYING_MAX = 64, /* most gets and stores under way */
+	MEMORY_FLYING_MAX = 64, /* most gets and stores under way, to a host */
 	MEMORY_FIRST_MOVES = 8, /* moves to begin before a poll sends them */
 	MEMORY_RETRY_MS = 20, /* pause before a request is repeated */
 	MEMORY_FDS = 16, /* most descriptors of an instance */
@@ -38,6 +38,7 @@ struct memory_host {
 	struct sockaddr_storage address;
 	uint32_t address_bytes;
 	int peer; /* -1: none */
+	uint32_t flying; /* gets and stores under way */
 };
 
 /* A get, a store or a request, which is repeated until it succeeds, fails or runs out of time. */
@@ -159,7 +160,7 @@ struct careful_memory {
 	struct memory_host *hosts;
 	struct memory_move *moves, **moves_tail; /* wait to begin */
 	struct memory_move *flights; /* under way in the engine */
-	uint32_t flying; /* gets and stores in flights */
+	uint32_t flying; /* gets and stores under way, of all hosts */
 	uint32_t awaited; /* awaited moves in flights */
 	bool served; /* the last awaited move has just ended: yield the CPU to its thread */
 	struct careful_memory_map *maps;

@@ -186,8 +186,8 @@ int careful_memory_move(struct careful_memory_remote *remote,
  * @base:        with uffd: where the memory is
  * @offset:      where in the piece the map begins; a multiple of 4096
  * @bytes:       0: to the piece's end
- * @local_bytes: most bytes of pages here, without moving ones; 0: all
- * @writable:    written pages go back to the piece; without uffd only
+ * @local_bytes: most bytes of pages here, without moving ones; 0: all; with uffd always 0
+ * @writable:    written pages go back to the piece; with uffd always 0
  * @patience_ms: longest wait for a touched page; then the thread gets SIGBUS */
 struct careful_memory_map_options {
 	int uffd;
@@ -200,7 +200,7 @@ struct careful_memory_map_options {
 };
 
 /* Maps a piece. A child of fork() does not have the memory. -EPERM: this process may not use
- * userfaultfd. -EBUSY: the piece has a map. */
+ * userfaultfd. -EBUSY: the piece has a map. -EINVAL: an option that does not go with uffd. */
 int careful_memory_map(struct careful_memory_remote *remote,
 		       const struct careful_memory_map_options *options, void **base);
 /* Writes changed pages back. On failure they stay changed. */

@@ -24,7 +24,7 @@
 
 #include "check.h"
 
-enum { OPERATIONS = 64, PIECE = 1 << 20, PATIENCE_MS = 300, PAGE = 4096, SLOTS = 8 << 20 };
+enum { OPERATIONS = 256, PIECE = 1 << 20, PATIENCE_MS = 300, PAGE = 4096, SLOTS = 8 << 20 };
 
 /* Answers of the lender.
  *
@@ -33,13 +33,15 @@ enum { OPERATIONS = 64, PIECE = 1 << 20, PATIENCE_MS = 300, PAGE = 4096, SLOTS =
  * @refused: number of gets and stores that find no region
  * @held: gets or stores that get no answer
  * @stores: number of stores of the first page
- * @stored: its first byte in the last of them */
+ * @stored: its first byte in the last of them
+ * @silent: whether the host with port SILENT gets no answer to gets and stores */
 static struct careful {
 	struct {
 		careful_done_fn *done;
 		void *user;
 		uint32_t bytes;
 		bool is_request, is_store;
+		uint32_t peer;
 	} operations[OPERATIONS];
 	uint32_t count, begun;
 	uint32_t payload_bytes;
@@ -49,15 +51,19 @@ static struct careful {
 	enum { HELD_NOTHING, HELD_STORES, HELD_GETS } held;
 	uint32_t stores;
 	uint8_t stored;
+	bool silent;
 } c;
 
-static int begin(uint32_t bytes, bool is_request, careful_done_fn *done, void *user)
+enum { SILENT = 1 };
+
+static int begin(uint32_t peer, uint32_t bytes, bool is_request, careful_done_fn *done, void *user)
 {
 	if (c.count == OPERATIONS)
 		return -EAGAIN;
 	c.operations[c.count].done = done;
 	c.operations[c.count].user = user;
 	c.operations[c.count].bytes = bytes;
+	c.operations[c.count].peer = peer;
 	c.operations[c.count].is_store = false;
 	c.operations[c.count++].is_request = is_request;
 	c.begun++;
@@ -67,16 +73,16 @@ static int begin(uint32_t bytes, bool is_request, careful_done_fn *done, void *u
 int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
 		    const void *payload, uint32_t bytes, careful_done_fn *done, void *user)
 {
-	(void)instance, (void)peer, (void)handler, (void)args, (void)payload;
-	return begin(bytes, true, done, user);
+	(void)instance, (void)handler, (void)args, (void)payload;
+	return begin(peer, bytes, true, done, user);
 }
 
 int careful_get(struct careful *instance, uint32_t peer, uint32_t region, uint64_t region_off,
 		const struct careful_span *local, uint32_t bytes, uint32_t flags,
 		careful_done_fn *done, void *user)
 {
-	(void)instance, (void)peer, (void)region, (void)region_off, (void)local, (void)flags;
-	return begin(bytes, false, done, user);
+	(void)instance, (void)region, (void)region_off, (void)local, (void)flags;
+	return begin(peer, bytes, false, done, user);
 }
 
 int careful_store(struct careful *instance, uint32_t peer, uint32_t region, uint64_t region_off,
@@ -95,40 +101,54 @@ int careful_store(struct careful *instance, uint32_t peer, uint32_t region, uint
 	return rc;
 }
 
+/* Reports whether an operation gets no answer yet; `all`: neither do those behind it. */
+static bool is_held(struct careful *instance, uint32_t index, bool *all)
+{
+	if (instance->operations[index].is_request)
+		return false;
+	*all = __atomic_load_n(&instance->held, __ATOMIC_SEQ_CST) ==
+	       (instance->operations[index].is_store ? HELD_STORES : HELD_GETS);
+	return *all || (__atomic_load_n(&instance->silent, __ATOMIC_SEQ_CST) &&
+			instance->operations[index].peer == SILENT);
+}
+
+static void answer(struct careful *instance, uint32_t index)
+{
+	struct careful_result result = { .bytes = instance->operations[index].bytes };
+	careful_done_fn *done = instance->operations[index].done;
+	void *user = instance->operations[index].user, *payload = NULL;
+
+	if (instance->operations[index].is_request) {
+		/* A copy of the exact size, so that reads beyond it are found. */
+		payload = calloc(1, instance->payload_bytes ? instance->payload_bytes : 1);
+		CHECK(payload);
+		memcpy(payload, &instance->said,
+		       instance->payload_bytes < sizeof(instance->said) ? instance->payload_bytes :
+									  sizeof(instance->said));
+		result.payload = payload;
+		result.bytes = instance->payload_bytes;
+	} else if (instance->refused) {
+		instance->refused--;
+		result.status = -ENOENT;
+	} else {
+		result.bytes += (uint32_t)instance->moved;
+	}
+	instance->count--;
+	memmove(instance->operations + index, instance->operations + index + 1,
+		(instance->count - index) * sizeof(instance->operations[0]));
+	done(&result, user);
+	free(payload);
+}
+
 int careful_poll(struct careful *instance)
 {
-	uint32_t n = instance->count;
+	bool all = false;
 
-	while (n--) {
-		struct careful_result result = { .bytes = instance->operations[0].bytes };
-		careful_done_fn *done = instance->operations[0].done;
-		void *user = instance->operations[0].user, *payload = NULL;
-
-		if (!instance->operations[0].is_request &&
-		    __atomic_load_n(&instance->held, __ATOMIC_SEQ_CST) ==
-			    (instance->operations[0].is_store ? HELD_STORES : HELD_GETS))
-			return 0;
-		if (instance->operations[0].is_request) {
-			/* A copy of the exact size, so that reads beyond it are found. */
-			payload = calloc(1, instance->payload_bytes ? instance->payload_bytes : 1);
-			CHECK(payload);
-			memcpy(payload, &instance->said,
-			       instance->payload_bytes < sizeof(instance->said) ?
-				       instance->payload_bytes :
-				       sizeof(instance->said));
-			result.payload = payload;
-			result.bytes = instance->payload_bytes;
-		} else if (instance->refused) {
-			instance->refused--;
-			result.status = -ENOENT;
-		} else {
-			result.bytes += (uint32_t)instance->moved;
-		}
-		instance->count--;
-		memmove(instance->operations, instance->operations + 1,
-			instance->count * sizeof(instance->operations[0]));
-		done(&result, user);
-		free(payload);
+	for (uint32_t n = instance->count, index = 0; n-- && !all;) {
+		if (is_held(instance, index, &all))
+			index++;
+		else
+			answer(instance, index);
 	}
 	return 0;
 }
@@ -149,8 +169,8 @@ int careful_wait_fds(struct careful *instance, int *fds, uint32_t n, int *timeou
 
 int careful_peer(struct careful *instance, const struct sockaddr *address, uint32_t bytes)
 {
-	(void)instance, (void)address, (void)bytes;
-	return 0;
+	(void)instance, (void)bytes;
+	return ntohs(((const struct sockaddr_in *)address)->sin_port);
 }
 
 int careful_peer_close(struct careful *instance, uint32_t peer)
@@ -176,24 +196,35 @@ int careful_close(struct careful *instance)
 
 static struct careful_memory *memory;
 static const struct sockaddr_in host = { .sin_family = AF_INET };
+static struct sockaddr_in silent_host = { .sin_family = AF_INET };
 static uint8_t page[4096];
 
-static void start(void)
+static void start_with(uint32_t patience_ms)
 {
 	c = (struct careful){
 		.payload_bytes = sizeof(c.said),
 		.said = { .bytes = htobe64(PIECE), .number = htobe32(7), .access = htobe32(3) },
 	};
-	CHECK_EQ(careful_memory_start(&c, PATIENCE_MS, &memory), 0);
+	CHECK_EQ(careful_memory_start(&c, patience_ms, &memory), 0);
 }
 
-static int open_piece(struct careful_memory_remote **remote)
+static void start(void)
+{
+	start_with(PATIENCE_MS);
+}
+
+static int open_piece_at(const struct sockaddr_in *at, struct careful_memory_remote **remote)
 {
 	const struct careful_memory_ask ask = { .bytes = 0 };
 	struct careful_memory_piece piece;
 
-	return careful_memory_open(memory, (const void *)&host, sizeof(host), &ask, sizeof(ask),
-				   &piece, remote);
+	return careful_memory_open(memory, (const void *)at, sizeof(*at), &ask, sizeof(ask), &piece,
+				   remote);
+}
+
+static int open_piece(struct careful_memory_remote **remote)
+{
+	return open_piece_at(&host, remote);
 }
 
 static int move(struct careful_memory_remote *remote, uint64_t offset, uint32_t flags)
@@ -299,6 +330,45 @@ static void test_region__is_gone(void)
 	careful_memory_stop(memory);
 }
 
+enum { MANY = 100 };
+
+/* Moves more parts than a client has moves under way to one host. */
+static void *move_many(void *remote)
+{
+	static uint8_t bytes[MANY];
+	struct careful_memory_part parts[MANY];
+
+	for (size_t i = 0; i < MANY; i++)
+		parts[i] = (struct careful_memory_part){ 2 * i, 1, &bytes[i] };
+	return (void *)(intptr_t)careful_memory_move(remote, parts, MANY, 0);
+}
+
+static void test_move__beside_a_silent_host(void)
+{
+	struct careful_memory_remote *remote, *silent;
+	pthread_t thread;
+	uint32_t begun;
+	void *status;
+
+	start_with(10000);
+	silent_host.sin_port = htons(SILENT);
+	CHECK_EQ(open_piece(&remote), 0);
+	CHECK_EQ(open_piece_at(&silent_host, &silent), 0);
+	__atomic_store_n(&c.silent, true, __ATOMIC_SEQ_CST);
+	begun = c.begun;
+	CHECK_EQ(pthread_create(&thread, NULL, move_many, silent), 0);
+	while (__atomic_load_n(&c.begun, __ATOMIC_SEQ_CST) < begun + 64)
+		usleep(1000);
+	CHECK_EQ(move(remote, 0, 0), 0);
+	CHECK(pthread_tryjoin_np(thread, &status) != 0);
+	__atomic_store_n(&c.silent, false, __ATOMIC_SEQ_CST);
+	CHECK_EQ(pthread_join(thread, &status), 0);
+	CHECK_EQ((intptr_t)status, 0);
+	CHECK_EQ(careful_memory_close(silent), 0);
+	CHECK_EQ(careful_memory_close(remote), 0);
+	careful_memory_stop(memory);
+}
+
 static void *flush(void *remote)
 {
 	return (void *)(intptr_t)careful_memory_flush(remote);
@@ -353,6 +423,22 @@ static void test_map__a_page_written_while_it_is_saved(void)
 	CHECK_EQ(stores(), 2);
 	CHECK_EQ(c.stored, 2);
 	CHECK_EQ(careful_memory_unmap(remote), 0);
+	CHECK_EQ(careful_memory_close(remote), 0);
+	careful_memory_stop(memory);
+}
+
+/* Pages of a caller's userfaultfd, perhaps of another process, are neither saved nor evicted. */
+static void test_map__options_beside_a_userfaultfd(void)
+{
+	const struct careful_memory_map_options wrong[] = { { .local_bytes = PAGE },
+							    { .writable = 1 } };
+	struct careful_memory_remote *remote;
+	void *base;
+
+	start();
+	CHECK_EQ(open_piece(&remote), 0);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) /* uffd: any descriptor */
+		CHECK_EQ(careful_memory_map(remote, &wrong[i], &base), -EINVAL);
 	CHECK_EQ(careful_memory_close(remote), 0);
 	careful_memory_stop(memory);
 }
@@ -476,7 +562,9 @@ int main(void)
 	RUN(test_ask__answer_is_too_long);
 	RUN(test_move__of_another_length);
 	RUN(test_region__is_gone);
+	RUN(test_move__beside_a_silent_host);
 	RUN(test_map__a_page_written_while_it_is_saved);
+	RUN(test_map__options_beside_a_userfaultfd);
 	RUN(test_map__a_page_removed_while_it_is_fetched);
 	RUN(test_map__pages_removed_next_to_a_touched_one);
 	return 0;

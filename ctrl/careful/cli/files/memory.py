@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import mmap
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
@@ -17,7 +18,7 @@ from careful.cli.common import say, show
 from careful.cli.files.transfer_options import timeout
 from careful.cli.local import Local, shared
 from careful.cli.params import BYTES, host_path
-from careful.errors import CarefulError, about, from_os
+from careful.errors import CarefulError, about
 from careful.units import counted, shown_time
 from careful.units import shown_bytes as size
 
@@ -210,13 +211,15 @@ def serve(host: Host, name: str, path: Path, owner: str) -> _Found:
 @click.argument("target", metavar="FILE", type=click.Path(path_type=Path))
 @_OWNER
 def get(host: Host, name: str, target: Path, owner: str) -> _Found:
-    """Copy a piece of memory into a file, which is replaced if it exists."""
+    """Copy a piece of memory into a file. An existing file is replaced when all bytes are there."""
+    from careful.transfer.file.partial_file import Partial
+
     with host.open(name, owner=owner) as piece:
+        part = Partial(str(target), piece.nbytes, 0o666, replace=True)
         try:
-            with target.open("wb") as file:
+            with os.fdopen(os.dup(part.fd), "wb") as file, about(str(target)):
                 _in_steps(piece, lambda at, n: file.write(piece.read(at, n)))
-        except CarefulError:
-            raise
-        except OSError as error:
-            raise from_os(error, str(target)) from None
+            part.commit(sync=False)
+        finally:
+            part.discard()
         return _described(piece.info)
