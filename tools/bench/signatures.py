@@ -1,6 +1,6 @@
-"""LogP over emulated links: predicted bursts, and senders that share a link (P4).
+"""LogP over emulated links: predicted bursts, bulk transfers, senders that share a link (P4).
 
-For `tools/bench/run measure logp` and `contention`, which own the labs and reports.
+For `tools/bench/run measure logp`, `bulk` and `contention`, which own the labs and reports.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ LOGP_S = "12"
 LOGP_BURSTS = ("2", "3", "5", "10", "20", "50")
 #: Stored figures; os_D is os of a request after a pause.
 NAMES = ("os", "os_D", "or", "g", "L")
+#: P4 Figures 7 and 10: a transfer's gap and time over its size have the link's slope.
+BULK_G_US_PER_KIB = 300
+BULK_LINES = ("g", "T")
 CONTENTION_ERROR_MAX = 0.10
 CONTENTION_K = (2, 3, 5, 7)
 HOSTS = max(CONTENTION_K) + 1
@@ -32,9 +35,15 @@ ACCESS_GAP_US = 1000
 FLOOD_S = 8
 
 
-def access_file() -> str:
+def access_file(G_us_per_KiB: int = 0) -> str:
     """Returns the hops file of a link with this gap, between two hosts or for each host."""
-    return f'[[stage]]\nname = "access"\ng_us = {ACCESS_GAP_US}\nG_us_per_KiB = 0\ndelay_us = 500\n'
+    costs = f"g_us = {ACCESS_GAP_US}\nG_us_per_KiB = {G_us_per_KiB}"
+    return f'[[stage]]\nname = "access"\n{costs}\ndelay_us = 500\n'
+
+
+def bulk_file() -> str:
+    """Returns the hops file of a link that also charges for bytes."""
+    return access_file(BULK_G_US_PER_KIB)
 
 
 def logp_once() -> dict[str, Any]:
@@ -71,6 +80,33 @@ def logp_report(runs: list[dict[str, Any]]) -> bool:
     print(f"settled: {settled} of {len(runs)} runs")
     print(f"one took {spread(one['elapsed_s'] for one in runs)} s")
     return met and settled >= SHARE * len(runs)
+
+
+def bulk_once() -> dict[str, Any]:
+    """Returns the lines of stores' and gets' gaps and times over their sizes, a frame at most."""
+    found = ctl("h1", "measure", "logp", "h2", "--bulk", "--max-bytes", "3072", "--time", "16")
+    return {
+        "asked_G_us_per_KiB": BULK_G_US_PER_KIB,
+        "elapsed_s": found["elapsed_s"],
+        **{
+            f"{bulk['kind']} {name}": {
+                key: value for key, value in bulk[name].items() if "_us" in key
+            }
+            for bulk in found["bulk"]
+            for name in BULK_LINES
+        },
+    }
+
+
+def bulk_report(runs: list[dict[str, Any]]) -> bool:
+    """Prints the table; reports whether all is met."""
+    print(HEAD)
+    met = True
+    for what in (f"{kind} {name}" for kind in ("store", "get") for name in BULK_LINES):
+        known = [one[what] for one in runs if one[what].get("G_us_per_KiB")]
+        errors = [abs(one["G_us_per_KiB"] / BULK_G_US_PER_KIB - 1) for one in known]
+        met &= within(f"{what}: slope", runs, errors, LOGP_ERROR_MAX)
+    return met
 
 
 def between(name: str, runs: list[dict[str, Any]]) -> str:

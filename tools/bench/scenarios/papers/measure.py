@@ -203,6 +203,14 @@ MEASUREMENTS = {
         signatures.logp_report,
         signatures.OTHERS,
     ),
+    "bulk": Measurement(
+        signatures.bulk_file,
+        ("--charge", "payload", "--mtu", "4000"),
+        signatures.prompt(2, signatures.ISSUES, signatures.OTHERS),
+        each(signatures.bulk_once),
+        signatures.bulk_report,
+        signatures.OTHERS,
+    ),
     "contention": Measurement(
         signatures.access_file,
         ("--hosts", str(signatures.HOSTS)),
