@@ -19,7 +19,7 @@ _C_CALL = re.compile(r"\b(?:log_line|explain|refuse\w*|refused|snprintf)\(")
 _C_STRING = re.compile(r"""[^"';]{0,160}?((?:"(?:[^"\\]|\\.)*"\s*(?:PRI\w+\s*)?)+)""")
 #: Calls in Python that show their strings: findings, notes and warnings, refusals, errors.
 _CALL = re.compile(
-    r"(?:^|\.)(?:_?[A-Z]\w*(?:Error|Exception|BadParameter)|Ended|Finding|ok|_?warn|fail|unknown|note"
+    r"(?:^|\.)(?:_?[A-Z]\w*(?:Error|Exception|BadParameter)|Finding|ok|_?warn|fail|unknown|note"
     r"|_?say|say_folded|echo|_?notes\.append|error\.add)$"
 )
 #: Calls whose strings are help, which begins with a capital and ends with a full stop.

@@ -120,7 +120,8 @@ static bool say(struct link *link, const union address *to, const uint8_t *key,
 	return link->port->ops->ctrl_send(link->port, to, &message, sizeof(message)) == 0;
 }
 
-bool keyed_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type)
+/* Sends a message proved by the epoch's key. */
+static bool say_in_epoch(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type)
 {
 	struct keyed *keyed = &peer->session->keyed;
 
@@ -397,6 +398,6 @@ void keyed_forget(struct keyed *keyed)
 bool link_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type)
 {
 	if (peer->link->keyed)
-		return keyed_say(peer, ctrl, type);
+		return say_in_epoch(peer, ctrl, type);
 	return link_ctrl_send(peer->link, &peer->session->address, ctrl, type);
 }

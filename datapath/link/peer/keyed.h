@@ -62,8 +62,7 @@ bool keyed_next_key(struct link_peer *peer);
  * its address is. */
 bool keyed_trusted_still(const struct link_peer *peer, bool *other);
 
-/* Sends a message proved by the epoch's key, or without an epoch by the hosts' shared key. */
-bool keyed_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type);
+/* Sends a message proved by the hosts' shared key. */
 void keyed_say_static(struct link *link, const union address *to,
 		      const struct keys_trusted *trusted, struct careful_ctrl *ctrl, uint8_t type);
 /* Sends the first HELLO. */
