@@ -19,8 +19,6 @@ OLD = {
     "bench.json": "no commit",
     "drivers.json": "wire 6",
     "escapes-casefold.txt": "no commit",
-    "flood-sealed.json": "not clean, wire 4",
-    "flood.json": "wire 3",
     "installed.json": "wire 6",
     "measure-contention.json": "in no history",
     "release.json": "wire 4",
