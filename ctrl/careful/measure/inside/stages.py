@@ -6,7 +6,7 @@ robust line through the unhindered times of sizes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,7 +14,14 @@ import numpy.typing as npt
 
 from careful._abi import lib
 from careful.measure.statistics.estimate import Estimate
-from careful.measure.statistics.line import RELATIVE_MAX, Array, Line, fit_line
+from careful.measure.statistics.line import (
+    RELATIVE_MAX,
+    Array,
+    Line,
+    fit_line,
+    median,
+    undelayed_most_us,
+)
 from careful.measure.statistics.piecewise import POINTS_MIN, fit_piecewise
 from careful.units import counted
 
@@ -152,11 +159,21 @@ def joined(parts: Sequence[Samples]) -> Samples:
     )
 
 
-def _unhindered(samples: Samples) -> tuple[Array, Array, int]:
-    """Returns sizes with enough samples, the unhindered time of each, and the number of samples."""
+def _unhindered_us(times_us: Array) -> float:
+    return float(np.quantile(times_us, UNHINDERED))
+
+
+def _undelayed_us(times_us: Array) -> float:
+    return median(times_us[times_us <= undelayed_most_us(times_us)])
+
+
+def _by_size(
+    samples: Samples, chosen: Callable[[Array], float] = _unhindered_us
+) -> tuple[Array, Array, int]:
+    """Returns sizes with enough samples, the chosen time of each, and the number of samples."""
     sizes, inverse, counts = np.unique(samples.size_bytes, return_inverse=True, return_counts=True)
     enough = np.flatnonzero(counts >= SAMPLES_MIN)
-    times = [float(np.quantile(samples.time_us[inverse == index], UNHINDERED)) for index in enough]
+    times = [chosen(samples.time_us[inverse == index]) for index in enough]
     return sizes[enough], np.array(times), int(counts[enough].sum())
 
 
@@ -171,7 +188,7 @@ def _alike(samples: Samples) -> Samples:
             time_us=samples.time_us[keep],
             frames_count=samples.frames_count[keep],
         )
-        sizes, _, number = _unhindered(subset)
+        sizes, _, number = _by_size(subset)
         score = (min(len(sizes), SIZES_MIN), number)
         if score > most:
             best, most = subset, score
@@ -183,7 +200,7 @@ def fit(stage: int, owner: str, samples: Samples) -> Fit:
     name, alike = NAMES[stage], _alike(samples)
     frames = int(alike.frames_count[0]) if len(alike) else 0
     blank = Fit(name, owner, samples, None, None, None, frames)
-    sizes, times, number = _unhindered(alike)
+    sizes, times, number = _by_size(alike)
     if not len(samples):
         return replace(blank, reason="no traffic")
     if len(sizes) < SIZES_MIN:
@@ -203,19 +220,21 @@ def _with_line(blank: Fit, line: Line) -> Fit:
 def whole(first: Fit, paces: Sequence[tuple[int, float]]) -> Fit:
     """Fits the whole time of a stage's thread for a frame, µs, with the work between its stages.
 
-    That work (polling, timers, reading clocks) is part of each frame's time, but of no stage.
-    paces: size, bytes, and time from frame to frame, µs, of untraced trains: probes are slow.
+    That work (polling, timers, reading clocks) is part of each frame's time, but of no stage. The
+    line goes through the median of each size's trains that other work did not delay, as a black
+    box's does. paces: size, bytes, and time from frame to frame, µs, of untraced trains: probes are
+    slow.
     """
     sizes = np.array([size for size, _ in paces], dtype=np.float64)
     times = np.array([pace_us for _, pace_us in paces])
     threads = first.samples.threads
     samples = Samples(sizes, times, np.ones(len(paces), dtype=np.int64), threads)
     blank = Fit("all of it", first.owner, samples, None, None, None, 1, resource=first.resource)
-    distinct, least, number = _unhindered(samples)
+    distinct, middle, number = _by_size(samples, _undelayed_us)
     if len(distinct) < SIZES_MIN:
         reason = f"{SAMPLES_MIN} trains of {SIZES_MIN} sizes are needed"
         return replace(blank, reason=reason)
-    return _with_line(blank, replace(fit_line(distinct, least), samples_count=number))
+    return _with_line(blank, replace(fit_line(distinct, middle), samples_count=number))
 
 
 def shared(fits: list[Fit]) -> list[Fit]:

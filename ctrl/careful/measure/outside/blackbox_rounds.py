@@ -7,17 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-import numpy as np
-
 from careful.measure.statistics.estimate import Estimate
-from careful.measure.statistics.line import Line, fit_minima, widened
+from careful.measure.statistics.line import Line, fit_minima, undelayed_most_us, widened
 from careful.measure.statistics.oneway import Trip, drift, in_host, lateness, without_drift
 from careful.measure.statistics.piecewise import POINTS_MIN
 
 #: A gap below this multiple of our own sending pace may be caused by this host.
 OWN_PACE = 2.0
-#: Our pace counts as unhindered up to _UNHINDERED times the quantile _QUICKEST of all paces.
-_UNHINDERED, _QUICKEST = 1.1, 0.1
 
 
 @dataclass
@@ -105,10 +101,7 @@ def usable_gaps(rounds: Sequence[Round]) -> list[dict[int, float]]:
     for a_round in rounds:
         for size, own_us in a_round.own_us.items():
             paces.setdefault(size, []).append(own_us)
-    most = {
-        size: _UNHINDERED * float(np.quantile(times_us, _QUICKEST))
-        for size, times_us in paces.items()
-    }
+    most = {size: undelayed_most_us(times_us) for size, times_us in paces.items()}
     usable = [
         {
             size: gap_us

@@ -30,6 +30,8 @@ _LONG_TRAIN = 32
 _SHORT_TRAIN = 6
 #: A slope is unsupported if half of its interval exceeds this share of the slope.
 RELATIVE_MAX = 0.5
+#: Other work delayed a frame if it took longer than _UNDELAYED times the quantile _QUICKEST of all.
+_UNDELAYED, _QUICKEST = 1.1, 0.1
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,11 @@ def train_gap_us(arrivals_us: list[float]) -> float:
         return median(np.diff(times))
     i, j = np.triu_indices(len(times), 1)
     return median((times[j] - times[i]) / (j - i))
+
+
+def undelayed_most_us(times_us: Sequence[float] | Array) -> float:
+    """Returns the longest of these times, µs, that other work did not delay."""
+    return _UNDELAYED * float(np.quantile(times_us, _QUICKEST))
 
 
 def minima(

@@ -479,3 +479,12 @@ def test_histogram__counts_all() -> None:
     assert sum(one["count"] for one in bins) == 4
     assert bins[0]["low_us"] == 0.5
     assert stages.histogram(times[:0]) == []
+
+
+def test_whole__is_the_middle_of_undelayed_trains() -> None:
+    """Like a black box's gap, not the quickest trains; trains that other work delayed are out."""
+    shares = [1.0] * 3 + [1.05] * 5 + [1.4] * 4
+    paces = [(size, (2.0 + size / 8192) * share) for size in SIZES for share in shares]
+    found = stages.whole(fitted(traffic(SIZES))["hostTx"], paces)
+    assert found.g_us is not None
+    assert found.g_us.value == pytest.approx(2.0 * 1.05, rel=1e-6)

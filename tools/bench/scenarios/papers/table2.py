@@ -22,8 +22,10 @@ from bench_lab import PIPELINES, SHARE, BenchError, ctl, daemons, lab_up, links
 
 ROUNDS = 40
 
-#: The paper's figures differ by 1.3 % and 5.5 %.
+#: The paper's figures differ by 1.3 % and 5.5 %. On a bare veth the others' G is below a tenth of a
+#: microsecond, and a black box withholds it.
 DIFFERENCE_MAX = {"g_b_us": 0.06, "sum_G_others_us_per_KiB": 0.055}
+VETH_FIGURES = ("g_b_us",)
 FIGURES = ("g_b_us", "G_b_us_per_KiB", "sum_G_others_us_per_KiB")
 METHODS = {"direct": ("clearbox", "--trains"), "indirect": ("blackbox",)}
 #: P1 Table 1, as links; its stage 2 is the bottleneck.
@@ -98,11 +100,12 @@ def report(kept: dict[str, Any]) -> bool:
         row = [known(runs, method, name) for name in FIGURES]
         cells = [f"{statistics.median(one):.3f}" if one else "-" for one in row]
         print(f"{method:10} {cells[0]:>10} {cells[1]:>14} {cells[2]:>18}")
+    judged = DIFFERENCE_MAX if kept.get("variant") == "links" else VETH_FIGURES
     for name, most in DIFFERENCE_MAX.items():
         direct, indirect = (known(runs, method, name) for method in METHODS)
         each = [abs(b / a - 1) for a, b in zip(direct, indirect, strict=True)]
         within = sum(one <= most for one in each)
-        met &= within >= SHARE * len(runs)
+        met &= name not in judged or within >= SHARE * len(runs)
         apart = statistics.median(indirect) / statistics.median(direct) - 1 if direct else None
         medians = (
             "no run has it by both methods" if apart is None else f"medians differ {apart:+.1%}"
