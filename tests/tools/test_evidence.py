@@ -17,7 +17,6 @@ from tool_module import ROOT, load_tool
 OLD = {
     "arm64.json": "wire 6",
     "drivers.json": "wire 6",
-    "escapes-casefold.txt": "no commit",
     "installed.json": "wire 6",
     "measure-contention.json": "in no history",
     "release.json": "wire 4",
