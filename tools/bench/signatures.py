@@ -32,7 +32,8 @@ _CPUS = sorted(os.sched_getaffinity(0))
 ISSUES, OTHERS = (("taskset", "-c", str(cpu)) for cpu in (_CPUS[0], _CPUS[-1]))
 #: Time of a frame on an emulated link, so long that links contend and not this machine's cores.
 ACCESS_GAP_US = 1000
-FLOOD_S = 8
+#: Seconds that floods last, and that each of the senders may need to start beside the others.
+FLOOD_S, START_S = 5, 1
 
 
 def access_file(G_us_per_KiB: int = 0) -> str:
@@ -121,8 +122,9 @@ def between(name: str, runs: list[dict[str, Any]]) -> str:
 def floods(pairs: list[tuple[str, str]]) -> list[float]:
     """Returns the gap of each sender, µs, while all of them sent."""
     running = []
+    seconds = FLOOD_S + START_S * len(pairs)
     for sender, receivers in pairs:
-        words = [*receivers.split(), "--gap-for", str(FLOOD_S), "--json"]
+        words = [*receivers.split(), "--gap-for", str(seconds), "--json"]
         argv = on(sender, "carefulctl", "measure", "logp", *words)
         running.append(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True))
     shown = [one.communicate(timeout=60)[0] for one in running]
