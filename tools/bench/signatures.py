@@ -33,7 +33,7 @@ ISSUES, OTHERS = (("taskset", "-c", str(cpu)) for cpu in (_CPUS[0], _CPUS[-1]))
 #: Time of a frame on an emulated link, so long that links contend and not this machine's cores.
 ACCESS_GAP_US = 1000
 #: Seconds that floods last, and that each of the senders may need to start beside the others.
-FLOOD_S, START_S = 5, 1
+FLOOD_S, START_S = 4, 1.5
 
 
 def access_file(G_us_per_KiB: int = 0) -> str:
