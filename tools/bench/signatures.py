@@ -20,9 +20,9 @@ LOGP_S = "12"
 LOGP_BURSTS = ("2", "3", "5", "10", "20", "50")
 #: Stored figures; os_D is os of a request after a pause.
 NAMES = ("os", "os_D", "or", "g", "L")
-#: P4 Figures 7 and 10: a transfer's gap and time over its size have the link's slope.
+#: P4 Figures 7 and 10: a transfer's gap and time over its size have the link's slope; the bounds.
 BULK_G_US_PER_KIB = 300
-BULK_LINES = ("g", "T")
+BULK_ERROR_MAX = {"g": 0.05, "T": 0.10}
 CONTENTION_ERROR_MAX = 0.10
 CONTENTION_K = (2, 3, 5, 7)
 HOSTS = max(CONTENTION_K) + 1
@@ -34,6 +34,7 @@ ISSUES, OTHERS = (("taskset", "-c", str(cpu)) for cpu in (_CPUS[0], _CPUS[-1]))
 ACCESS_GAP_US = 1000
 #: Seconds that floods last, and that each of the senders may need to start beside the others.
 FLOOD_S, START_S = 4, 1.5
+FLOOD_TRIES, FLOOD_SLICES_MIN = 4, 5
 
 
 def access_file(G_us_per_KiB: int = 0) -> str:
@@ -94,7 +95,7 @@ def bulk_once() -> dict[str, Any]:
                 key: value for key, value in bulk[name].items() if "_us" in key
             }
             for bulk in found["bulk"]
-            for name in BULK_LINES
+            for name in BULK_ERROR_MAX
         },
     }
 
@@ -103,10 +104,12 @@ def bulk_report(runs: list[dict[str, Any]]) -> bool:
     """Prints the table; reports whether all is met."""
     print(HEAD)
     met = True
-    for what in (f"{kind} {name}" for kind in ("store", "get") for name in BULK_LINES):
-        known = [one[what] for one in runs if one[what].get("G_us_per_KiB")]
-        errors = [abs(one["G_us_per_KiB"] / BULK_G_US_PER_KIB - 1) for one in known]
-        met &= within(f"{what}: slope", runs, errors, LOGP_ERROR_MAX)
+    for kind in ("store", "get"):
+        for name, most in BULK_ERROR_MAX.items():
+            lines = [one[f"{kind} {name}"] for one in runs]
+            slopes = [one["G_us_per_KiB"] for one in lines if one.get("G_us_per_KiB")]
+            errors = [abs(slope / BULK_G_US_PER_KIB - 1) for slope in slopes]
+            met &= within(f"{kind}: slope of {name}", runs, errors, most)
     return met
 
 
@@ -120,7 +123,17 @@ def between(name: str, runs: list[dict[str, Any]]) -> str:
 
 
 def floods(pairs: list[tuple[str, str]]) -> list[float]:
-    """Returns the gap of each sender, µs, while all of them sent."""
+    """Returns the gap of each sender, µs, while all of them sent.
+
+    A sender whose first messages are lost in the others' flood may start after their end.
+    """
+    for _ in range(FLOOD_TRIES):
+        if gaps := _met(pairs):
+            return gaps
+    raise BenchError("the senders hardly met: is the machine loaded?")
+
+
+def _met(pairs: list[tuple[str, str]]) -> list[float]:
     running = []
     seconds = FLOOD_S + START_S * len(pairs)
     for sender, receivers in pairs:
@@ -136,8 +149,8 @@ def floods(pairs: list[tuple[str, str]]) -> list[float]:
     gaps = []
     for one in slices:
         inside = [part for part in one if begin <= part["ended_s"] <= end]
-        if len(inside) < 5:
-            raise BenchError("the senders hardly met: is the machine loaded?")
+        if len(inside) < FLOOD_SLICES_MIN:
+            return []
         took_s = inside[-1]["ended_s"] - inside[0]["ended_s"]
         gaps.append(took_s * 1e6 / sum(part["messages"] for part in inside[1:]))
     return gaps
