@@ -28,6 +28,8 @@ from careful.plan import (
 
 #: Least gain over fixed sizes for which a ramp is written to the map.
 RAMP_GAIN_MIN = 0.05
+#: Sizes of a class over which a ramp and equal fragments are compared.
+CLASS_SIZES = 16
 #: Most fragments for which a ramp is derived: beyond it a ramp gains less than 1 %.
 RAMP_FRAGMENTS_MAX = 96
 
@@ -95,7 +97,8 @@ def class_plan(
     limits: Limits = FRAME_LIMITS,
     ramp_gain_min: float = RAMP_GAIN_MIN,
 ) -> ClassPlan:
-    """Returns the plan of one class: fixed, or a ramp that gains at least `ramp_gain_min`.
+    """Returns the plan of one class: fixed, or a ramp that gains at least `ramp_gain_min` for the
+    largest message, and is not slower on average over the class.
 
     Raises ValueError for shared resources that no closed form covers.
     """
@@ -104,10 +107,12 @@ def class_plan(
     ramp, ramp_us = ramp_plan(pipeline, message_bytes, limits)
     if ramp_us > fixed_us:
         ramp, ramp_us = fixed, fixed_us
+    equal = _for_class(pipeline, message_bytes, fixed, limits)
     pays = fixed_us / ramp_us - 1 >= ramp_gain_min
-    chosen, chosen_us, block = ramp, ramp_us, 0
-    if not pays:
-        chosen, chosen_us = _for_class(pipeline, message_bytes, fixed, limits), fixed_us
+    pays = pays and _class_us(pipeline, message_bytes, ramp, limits) <= _class_us(
+        pipeline, message_bytes, equal, limits
+    )
+    chosen, chosen_us, block = (ramp, ramp_us, 0) if pays else (equal, fixed_us, 0)
     if any(stage.group for stage in pipeline.stages):
         reassembling = reassembling_plan(pipeline, message_bytes, limits)
         if reassembling[1] < chosen_us:
@@ -171,6 +176,13 @@ def _for_class(pipeline: Pipeline, message_bytes: int, fixed: Plan, limits: Limi
         return float(fixed_latency_us(pipeline, nbytes, [k])[0])
 
     return fixed_class_plan(message_bytes, len(fixed.sizes(message_bytes, limits)), limits, cut_us)
+
+
+def _class_us(pipeline: Pipeline, message_bytes: int, plan: Plan, limits: Limits) -> float:
+    """Returns a plan's mean latency over the sizes of a class, µs."""
+    sizes = np.linspace(message_bytes / 2 + 1, message_bytes, CLASS_SIZES, dtype=int)
+    cuts = [np.array(plan.sizes(int(size), limits), dtype=np.float64) for size in sizes]
+    return float(np.mean([latency_us(pipeline, cut) for cut in cuts]))
 
 
 def reassembling_plan(
