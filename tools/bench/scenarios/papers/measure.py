@@ -214,7 +214,7 @@ MEASUREMENTS = {
     "contention": Measurement(
         signatures.access_file,
         ("--hosts", str(signatures.HOSTS)),
-        signatures.prompt(signatures.HOSTS),
+        signatures.contention_ready,
         each(signatures.contention_once),
         signatures.contention_report,
     ),
