@@ -18,7 +18,6 @@ OLD = {
     "arm64.json": "wire 6",
     "drivers.json": "wire 6",
     "installed.json": "wire 6",
-    "measure-contention.json": "in no history",
     "release.json": "wire 4",
 }
 
