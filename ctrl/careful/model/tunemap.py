@@ -108,10 +108,8 @@ def class_plan(
     if ramp_us > fixed_us:
         ramp, ramp_us = fixed, fixed_us
     equal = _for_class(pipeline, message_bytes, fixed, limits)
-    pays = fixed_us / ramp_us - 1 >= ramp_gain_min
-    pays = pays and _class_us(pipeline, message_bytes, ramp, limits) <= _class_us(
-        pipeline, message_bytes, equal, limits
-    )
+    means_us = [_class_us(pipeline, message_bytes, one, limits) for one in (ramp, equal)]
+    pays = fixed_us / ramp_us - 1 >= ramp_gain_min and means_us[0] <= means_us[1]
     chosen, chosen_us, block = (ramp, ramp_us, 0) if pays else (equal, fixed_us, 0)
     if any(stage.group for stage in pipeline.stages):
         reassembling = reassembling_plan(pipeline, message_bytes, limits)

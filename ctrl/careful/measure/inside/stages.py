@@ -220,10 +220,9 @@ def _with_line(blank: Fit, line: Line) -> Fit:
 def whole(first: Fit, paces: Sequence[tuple[int, float]]) -> Fit:
     """Fits the whole time of a stage's thread for a frame, µs, with the work between its stages.
 
-    That work (polling, timers, reading clocks) is part of each frame's time, but of no stage. The
-    line goes through the median of each size's trains that other work did not delay, as a black
-    box's does. paces: size, bytes, and time from frame to frame, µs, of untraced trains: probes are
-    slow.
+    That work (polling, timers, reading clocks) is part of each frame's time, but of no stage. Like
+    a black box, it takes the median of the trains that other work did not delay. paces: size,
+    bytes, and time from frame to frame, µs, of untraced trains: probes are slow.
     """
     sizes = np.array([size for size, _ in paces], dtype=np.float64)
     times = np.array([pace_us for _, pace_us in paces])
