@@ -128,12 +128,13 @@ def floods(pairs: list[tuple[str, str]]) -> list[float]:
     A sender may start after the others' end, so floods are repeated.
     """
     for _ in range(FLOOD_TRIES):
-        if gaps := _met(pairs):
+        if gaps := _gaps(pairs):
             return gaps
     raise BenchError("the senders hardly met: is the machine loaded?")
 
 
-def _met(pairs: list[tuple[str, str]]) -> list[float]:
+def _gaps(pairs: list[tuple[str, str]]) -> list[float]:
+    """Returns nothing if the senders hardly met."""
     running = []
     seconds = FLOOD_S + START_S * len(pairs)
     for sender, receivers in pairs:

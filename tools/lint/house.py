@@ -82,8 +82,8 @@ LINK_FOLDERS = {
 
 #: Weighed folders, and their most lines.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 100_658),
-    "tools": (("tools",), 13_966),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 100_665),
+    "tools": (("tools",), 13_967),
 }
 
 #: The most bytes of stored runs: quoted figures, not raw rounds. Pages of tests/reports do not

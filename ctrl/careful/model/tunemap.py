@@ -108,8 +108,8 @@ def class_plan(
     if ramp_us > fixed_us:
         ramp, ramp_us = fixed, fixed_us
     equal = _for_class(pipeline, message_bytes, fixed, limits)
-    means_us = [_class_us(pipeline, message_bytes, one, limits) for one in (ramp, equal)]
-    pays = fixed_us / ramp_us - 1 >= ramp_gain_min and means_us[0] <= means_us[1]
+    pays = fixed_us / ramp_us - 1 >= ramp_gain_min
+    pays = pays and _class_share(pipeline, message_bytes, (ramp, equal), limits) <= 1
     chosen, chosen_us, block = (ramp, ramp_us, 0) if pays else (equal, fixed_us, 0)
     if any(stage.group for stage in pipeline.stages):
         reassembling = reassembling_plan(pipeline, message_bytes, limits)
@@ -176,11 +176,18 @@ def _for_class(pipeline: Pipeline, message_bytes: int, fixed: Plan, limits: Limi
     return fixed_class_plan(message_bytes, len(fixed.sizes(message_bytes, limits)), limits, cut_us)
 
 
-def _class_us(pipeline: Pipeline, message_bytes: int, plan: Plan, limits: Limits) -> float:
-    """Returns a plan's mean latency over the sizes of a class, µs."""
-    sizes = np.linspace(message_bytes / 2 + 1, message_bytes, CLASS_SIZES, dtype=int)
-    cuts = [np.array(plan.sizes(int(size), limits), dtype=np.float64) for size in sizes]
-    return float(np.mean([latency_us(pipeline, cut) for cut in cuts]))
+def _class_share(
+    pipeline: Pipeline, message_bytes: int, plans: tuple[Plan, Plan], limits: Limits
+) -> float:
+    """Returns the first plan's latency as a share of the second's, mean over a class's sizes."""
+    shares = []
+    for size in np.linspace(message_bytes / 2 + 1, message_bytes, CLASS_SIZES, dtype=int).tolist():
+        first, second = (
+            latency_us(pipeline, np.array(one.sizes(size, limits), dtype=np.float64))
+            for one in plans
+        )
+        shares.append(float(first / second))
+    return float(np.mean(shares))
 
 
 def reassembling_plan(

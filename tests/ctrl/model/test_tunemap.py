@@ -206,6 +206,24 @@ def test_class_plan__fixed_unless_a_ramp_gains_enough():
         assert each.flat_loss >= -1e-9
 
 
+def test_class_plan__no_ramp_that_makes_its_class_slower():
+    """A ramp gains 13 % for 2 KiB over GMS, and costs messages just above 1 KiB 21 %."""
+    gms = load_shipped("gms")
+    assert class_plan(gms, class_of(2048)).ramp_gain > 0.1
+    assert class_plan(gms, class_of(2048)).plan.is_fixed
+    for line in (gms, load_shipped("trapeze")):
+        for index in range(16):
+            chosen = class_plan(line, index).plan
+            equal = class_plan(line, index, ramp_gain_min=9.0).plan
+            sizes = np.linspace((32 << index) + 1, 64 << index, 40).astype(int)
+            shares = [
+                latency_us(line, chosen.sizes(int(nbytes)))
+                / latency_us(line, equal.sizes(int(nbytes)))
+                for nbytes in sizes
+            ]
+            assert np.mean(shares) <= 1.001
+
+
 EQUAL = Pipeline(tuple(Stage(f"hop {k}", 10, 20) for k in range(5)))
 
 

@@ -148,7 +148,7 @@ def test_plan_classes__fits(
     assert run(["plan", "--pipeline", "gms", "--classes"]) == 0
     text = capsys.readouterr().out
     assert widest(text) <= columns
-    assert text.count("fixed ") == 13 + 1
+    assert text.count("fixed ") == 14 + 1
     assert "125687.6" in text
 
 

@@ -217,7 +217,7 @@ def get(host: Host, name: str, target: Path, owner: str) -> _Found:
     with host.open(name, owner=owner) as piece:
         part = Partial(str(target), piece.nbytes, 0o666, replace=True)
         try:
-            with os.fdopen(os.dup(part.fd), "wb") as file, about(str(target)):
+            with os.fdopen(part.fd, "wb", closefd=False) as file, about(str(target)):
                 _in_steps(piece, lambda at, n: file.write(piece.read(at, n)))
             part.commit(sync=False)
         finally:

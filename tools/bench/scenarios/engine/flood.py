@@ -51,7 +51,7 @@ FLOODS = {
 
 
 #: A carefuld with `--xdp native` never asks for the measurement lock, so no peer can answer late.
-#: hello-flood takes a core for itself; the flood of handshakes has the comparison for that.
+#: hello-flood takes a core for itself, whatever its port; the flood of handshakes has a comparison.
 MISDEEDS = tuple(one for one in rogue.MISDEEDS if one not in (*rogue.APART, "hello-flood"))
 #: With keys: all misdeeds that a program can request.
 KEYED = "asks-anything"
