@@ -98,9 +98,7 @@ if(CAREFUL_TESTS)
     target_compile_definitions(test_sim_${name} PRIVATE SEEDS_SHARE=${SEEDS_SHARE})
   endforeach()
   add_test(NAME sim COMMAND sim --count ${SIM_SEEDS})
-  set_tests_properties(sim PROPERTIES TIMEOUT 900)
   add_test(NAME sim_traditional COMMAND sim --protocol traditional --count ${TRADITIONAL_SEEDS})
-  set_tests_properties(sim_traditional PROPERTIES TIMEOUT 600)
   # Replies to a process that had gone before its session was open at both ends.
   add_test(NAME sim_traditional_13040 COMMAND sim --unpacked --protocol traditional
                                               --from 13040 --count 1)
@@ -151,7 +149,6 @@ if(CAREFUL_TESTS)
              "${RUN} '$<TARGET_FILE:test_sim_logp>' tables | diff '${KEPT}/logp-virtual.txt' -")
   endif()
   add_test(NAME sim_hostile COMMAND sim --hostile --count ${HOSTILE_SEEDS})
-  set_tests_properties(sim_hostile PROPERTIES TIMEOUT 600)
   # At the liar's own end more answers wait than two honest windows.
   add_test(NAME sim_hostile_late COMMAND sim --seed 292709 --hostile)
   # The liar ended while frames of its session were missing: the peer waited a second for them.
@@ -159,7 +156,6 @@ if(CAREFUL_TESTS)
   # A full window waits behind a frame whose charge the receive ring lost.
   add_test(NAME sim_ring_charge COMMAND sim --seed 31663)
   add_test(NAME sim_hostile_traditional COMMAND sim --hostile --protocol traditional --count ${TRADITIONAL_SEEDS})
-  set_tests_properties(sim_hostile_traditional PROPERTIES TIMEOUT 600)
 endif()
 
 # --- tests/explore: every state of the window code
