@@ -296,13 +296,14 @@ static void test_info_and_peers(void)
 
 static void test_connect__time_limit_and_errors(void)
 {
+	enum { LIMIT_MS = 200 }; /* longer than the slowest machine needs for the questions below */
 	struct sockaddr_storage sa = { .ss_family = AF_INET };
-	struct careful_ipc head = { .op = CAREFUL_IPC_CONNECT, .id = 1, .bytes = 30 };
+	struct careful_ipc head = { .op = CAREFUL_IPC_CONNECT, .id = 1, .bytes = LIMIT_MS };
 	int fd = client();
 
 	ask(fd, head, &sa, sizeof(sa));
 	assert(!next_answer(fd) && ipc_timeout_ms(server) > 0);
-	usleep(40000);
+	usleep((LIMIT_MS + 10) * 1000);
 	assert(answered(fd, 1)->head.status == -ETIMEDOUT);
 	/* The peer's slot is free again. */
 	assert(c->peers[0].state == CAREFUL_PEER_NONE && ipc_timeout_ms(server) == -1);
@@ -319,7 +320,7 @@ static void test_connect__time_limit_and_errors(void)
 	}
 	ask(fd, head, &sa, sizeof(sa));
 	assert(!next_answer(fd));
-	usleep(40000);
+	usleep((LIMIT_MS + 10) * 1000);
 	assert(answered(fd, 1)->head.status == -ETIMEDOUT);
 	for (int i = 0; i < FAKE_PEERS; i++)
 		c->peers[i].state = CAREFUL_PEER_UP;
@@ -345,7 +346,7 @@ static void test_connect__time_limit_and_errors(void)
 	close(fd);
 	turn();
 	assert(server->clients);
-	usleep(40000);
+	usleep((LIMIT_MS + 10) * 1000);
 	turn();
 	turn();
 	assert(!server->clients);

@@ -1,4 +1,4 @@
-"""P3's and P5's experiments where every sink works by itself, three thousand times slower.
+"""P3's and P5's experiments where every sink works by itself, two thousand times slower.
 
 A page of 8 KiB crosses P3's three DMA engines, by its figures. The first reads a slow
 file, and the last writes one. Between them is a virtio card, which completes a frame when an
@@ -28,7 +28,7 @@ from scenarios.papers.trapeze import FIXED, TRAPEZE, WHOLE, savings
 
 ROUNDS = 5
 
-SCALE = 3000
+SCALE = 2000
 MTU = 9000
 NAME = f"bench{os.getpid()}"
 MACHINES = ROOT / "tests/machines/emulate"
