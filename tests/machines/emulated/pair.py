@@ -45,12 +45,12 @@ class Pair:
             if left:
                 raise LabError(f"left: {' '.join(left)}")
 
-    def transfer(self, to: str) -> None:
+    def transfer(self, to: str, rate: str = RATE) -> None:
         """Begins a long transfer, and waits until it moves."""
         before = self.bytes_moved()
         self.h1.sh(
             "systemd-run -q --unit=transfer -p Type=exec -p RemainAfterExit=yes "
-            f"/usr/bin/carefulctl get --outlast 900s --rate-limit {RATE} h2:big {to}"
+            f"/usr/bin/carefulctl get --outlast 900s --rate-limit {rate} h2:big {to}"
         )
         wait_for(lambda: self.bytes_moved() > before + (1 << 20), "it moves")
 
