@@ -11,7 +11,7 @@ from tool_module import load_tool
 TOLD = """<testsuite>
 <testcase name="a" time="1.26" status="run"><system-out>not tried: b</system-out></testcase>
 <testcase name="c" time="0" status="fail"><system-out>
-the kernel refuses the XDP program: Function not implemented</system-out></testcase>
+bpf(), which loads the XDP program, is denied (Function not implemented): x</system-out></testcase>
 <testcase name="d" time="0" status="fail"><system-out>d.c:1: x: not true: y</system-out></testcase>
 <testcase name="e" time="0" status="notrun"><system-out>SKIP: no z</system-out></testcase>
 </testsuite>"""
