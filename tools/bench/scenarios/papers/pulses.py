@@ -160,11 +160,8 @@ def latencies_us(found: dict[str, Any]) -> dict[str, float]:
 def report(found: dict[str, Any]) -> bool:
     """Prints the tables; reports whether all bounds are met."""
     ours = latencies_us(found)
-    mib = PAGE_BYTES * found["pages"] / (1 << 20)
-    wide = {
-        name: mib / (statistics.median(us) / found["scale"]) * 1e6
-        for name, us in found["stream_us"].items()
-    }
+    mib = PAGE_BYTES * found["pages"] / (1 << 20) * found["scale"] * 1e6
+    wide = {name: mib / statistics.median(us) for name, us in found["stream_us"].items()}
     print(f"{'':<20}{'us':>10}{'model':>10}{'error':>8}{'stream MiB/s':>14}")
     for arm in arms():
         name = arm["name"]
