@@ -101,9 +101,9 @@ static const struct rule rules[] = {
 	  NUMBER(careful.queues, 1, CAREFUL_SPREAD_MAX) },
 	{ "port", "PORT", "UDP port (51966)", NUMBER(careful.port, 1, 65535) },
 	{ "rx-buffers", "N", "receive buffers, a power of two (512)",
-	  NUMBER(careful.rx_buffers, 1, 1 << 20) },
+	  NUMBER(careful.rx_buffers, 1, CAREFUL_BUFFERS_MAX) },
 	{ "tx-buffers", "N", "send buffers, a power of two (512)",
-	  NUMBER(careful.tx_buffers, 1, 1 << 20) },
+	  NUMBER(careful.tx_buffers, 1, CAREFUL_BUFFERS_MAX) },
 	{ "reserve", "N",
 	  "receive buffers outside all windows, granted to peers for messages" NL
 	  "larger than their window (0)",

@@ -35,7 +35,6 @@
 enum {
 	XSK_CHUNK_BYTES = 4096,
 	XSK_BUFFERS_DEFAULT = 512,
-	XSK_BUFFERS_MAX = 1 << 16,
 	XSK_PEERS_DEFAULT = 8,
 	XSK_SKB_TAIL_BYTES = 320, /* of a page that becomes an skb (struct skb_shared_info) */
 	XSK_PATH_BYTES = 256,

@@ -44,7 +44,7 @@ static int check_memlock(const struct check_input *in)
 
 static bool is_buffer_count(uint32_t buffers)
 {
-	return !(buffers & (buffers - 1)) && buffers <= XSK_BUFFERS_MAX;
+	return !(buffers & (buffers - 1)) && buffers <= CAREFUL_BUFFERS_MAX;
 }
 
 static int check_options(const struct check_input *in)
@@ -57,7 +57,7 @@ static int check_options(const struct check_input *in)
 	if (!rx || !is_buffer_count(o->tx_buffers))
 		return explain(in->error, -EINVAL, "%s buffers %u: must be a power of two up to %u",
 			       rx ? "send" : "receive", rx ? o->tx_buffers : o->rx_buffers,
-			       XSK_BUFFERS_MAX);
+			       CAREFUL_BUFFERS_MAX);
 	if (o->port > 65535)
 		return explain(in->error, -EINVAL, "port %u: the largest is 65535", o->port);
 	if (o->peers > CAREFUL_PEERS_MAX)

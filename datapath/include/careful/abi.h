@@ -21,8 +21,8 @@ enum {
 	CAREFUL_SPREAD_MAX = 32, /* queues of one interface that peers are spread over */
 	/* value of careful_peer_entry.window: frames may arrive late or twice */
 	CAREFUL_WINDOW_ANY = 0x7fffffff,
-	/* reach of CAREFUL_WINDOW_ANY: twice an instance's most send buffers */
-	CAREFUL_SEQ_SPAN = 1 << 17,
+	CAREFUL_BUFFERS_MAX = 1 << 16, /* receive or send buffers of a queue */
+	CAREFUL_SEQ_SPAN = 2 * CAREFUL_BUFFERS_MAX, /* reach of CAREFUL_WINDOW_ANY */
 };
 
 /* Constants of the program (.rodata); the loader writes them once. */

@@ -100,25 +100,6 @@ def test_check__names_the_fault_and_its_line(
     assert re.search(re.escape(str(tmp_path)) + ".*" + said, error)
 
 
-def test_ranges__are_those_of_carefuld() -> None:
-    """The ranges equal those of carefuld's command line."""
-    source = (ROOT / "datapath/daemon/options.c").read_text()
-    names = {"CAREFUL_PEERS_MAX": 256, "CAREFUL_SPREAD_MAX": 32, "CAREFUL_QUEUES_MAX - 1": 63}
-    names["1ull << 50"] = 1 << 50
-    found = {}
-    for option, least, most in re.findall(
-        r'\{ "([\w-]+)",[^{}]*?(?:NUMBER|BYTES)\([\w.]+, (\d+), ([^)]+)\)', source
-    ):
-        value = names.get(most) or (1 << 20 if most == "1 << 20" else int(most))
-        found[option.replace("-", "_")] = (int(least), value)
-    found.pop("ready_fd", None)
-    ranges = {name: (one.least, one.most) for name, one in OPTIONS.items() if one.most}
-    assert found.keys() == ranges.keys()
-    for option in ("rx_buffers", "tx_buffers"):  # the engine takes fewer
-        assert found.pop(option)[1] >= ranges[option][1] == 65536
-    assert found.items() <= ranges.items()
-
-
 def test_options__each_is_declared_once_and_in_all_places() -> None:
     """One table defines the command line, careful.toml, the manual and carefuld's defaults."""
     words = {word for param in up.params for word in param.opts}

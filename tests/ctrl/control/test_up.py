@@ -5,12 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import resource
 import signal
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +16,7 @@ import pytest
 from careful.control.carefuld import daemon
 from careful.control.instance import instances
 from careful.control.options import command_line
-from careful.control.options.up_options import DEFAULTS, UpOptions
+from careful.control.options.up_options import UpOptions
 from careful.control.tracing.tracer import Tracer
 from careful.errors import CarefulError
 from hosts import PINS, RUN, Host, wait_for
@@ -270,17 +268,6 @@ def test_command_line__survives_encoding_and_decoding() -> None:
     )
     argv = ["carefuld", "--ifname", "eth1", *command_line.words(options), "--ready-fd", "5"]
     assert command_line.read(argv) == options
-
-
-def test_defaults__are_those_of_carefuld() -> None:
-    """The help states exactly carefuld's defaults."""
-    output = subprocess.run(["carefuld", "--help"], capture_output=True, text=True, check=True)
-    stated = {
-        name.replace("-", "_"): value
-        for name, value in re.findall(r"--([\w-]+) [A-Z]+ .*\((\w+)\)$", output.stdout, re.M)
-    }
-    own = {one.name: getattr(DEFAULTS, one.name) for one in fields(DEFAULTS)}
-    assert stated == {name: str(value) for name, value in own.items() if value} | {"queue": "0"}
 
 
 def test_up__foreground_becomes_carefuld(host: Host) -> None:

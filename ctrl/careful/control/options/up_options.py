@@ -72,7 +72,8 @@ def _number(help_: str, least: int, most: int, default: int | None = None, **mor
 
 
 def _buffers(help_: str) -> Any:
-    return _number(help_, 1, 1 << 16, 512, metavar="N", value="buffers", power_of_two=True)
+    most = int(lib.CAREFUL_BUFFERS_MAX)
+    return _number(help_, 1, most, 512, metavar="N", value="buffers", power_of_two=True)
 
 
 @dataclass(frozen=True)
