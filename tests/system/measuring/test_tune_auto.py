@@ -365,7 +365,7 @@ def test_auto__a_slow_disk_that_appears(make_lab: MakeLab, tmp_path: Path) -> No
             assert "store changed" in decided, decided
             (store,) = explained(first)["stores"]
             assert (store["class"], store["standing"]) == (BIG, "verified")
-            assert 0 < store["store_bytes"] < 40000
+            assert 0 < store["store_bytes"] < 65536  # more than one write
             assert store["ab"]["gain_low_us"] > 0
             assert "to files" in store["ab"]["measures"]
             # The sender's settings may differ.
