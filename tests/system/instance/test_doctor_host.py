@@ -56,6 +56,16 @@ def test_doctor_host__all_is_well(both: tuple[Host, Host]) -> None:
     assert "another host" in h1.ctl("doctor", "10.77.0.1", check=False).stderr
 
 
+def test_doctor_host__no_etc_protocols(both: tuple[Host, Host]) -> None:
+    """A minimal Debian lacks it. doctor once warned there that the kernel had no route."""
+    h1, _ = both
+    hide = 'mount --bind /dev/null /etc/protocols && exec "$@"'
+    command = ("carefulctl", "doctor", "10.77.0.2", "--json")
+    done = h1.lab.run("h1", "unshare", "--mount", "sh", "-c", hide, "-", *command)
+    (one,) = (one for one in json.loads(done.stdout)["findings"] if one["check"] == "routing")
+    assert one["state"] == "ok", one
+
+
 def test_doctor_host__a_program_owns_its_queue(both: tuple[Host, Host]) -> None:
     """Its frames arrived, yet doctor denied that, and ping called its careful older."""
     h1, h2 = both

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import errno
 import json
+import socket
 import subprocess
 
 from careful.address import Address
 from careful.control.checks.check_result import Finding, ok, unknown, warn
 from careful.errors import CarefulError
+
+#: A number, because `ip` knows the name only where /etc/protocols is installed.
+_UDP = ("ipproto", str(socket.IPPROTO_UDP))
 
 
 def _hop(address: Address, *packet: str) -> tuple[str, str]:
@@ -31,7 +35,7 @@ def check(address: Address, host: str, port: int, ifname: str) -> Finding:
 
     host: the peer's name for the finding; port, ifname: those of the instance's socket.
     """
-    udp = ["ipproto", "udp", "sport", str(port), "dport", str(address.port or port)]
+    udp = [*_UDP, "sport", str(port), "dport", str(address.port or port)]
     packets, packet = f"UDP packets from port {port} to {host}", ""
     try:
         if source := _hop(address, *udp, "oif", ifname)[1]:
