@@ -89,7 +89,7 @@ static int parse_run_dir(struct daemon_options *options, const char *arg,
 static const struct rule rules[] = {
 	{ "ifname", "IFACE", "the interface", TEXT(careful.ifname) },
 	{ "instance", "NAME", "name of the instance (default: IFACE)", TEXT(careful.instance) },
-	{ "name", "NAME", "what peers call this host (default: the instance's name)",
+	{ "name", "NAME", "what peers call this host (default: --instance, else the hostname)",
 	  .parse = parse_name },
 	{ "peers", "P", "how many peers share the receive buffers (8)",
 	  NUMBER(careful.peers, 1, CAREFUL_PEERS_MAX) },

@@ -37,10 +37,11 @@ static void set_defaults(struct careful *c, const struct careful_options *in)
 
 	*o = *in;
 	o->instance = o->instance ? o->instance : o->ifname;
-	o->name = o->name ? o->name : o->instance;
 	snprintf(c->names[0], sizeof(c->names[0]), "%s", o->ifname);
 	snprintf(c->names[1], sizeof(c->names[1]), "%s", o->instance);
-	snprintf(c->names[2], sizeof(c->names[2]), "%s", o->name);
+	if (o->name || strcmp(o->instance, o->ifname) != 0 ||
+	    gethostname(c->names[2], sizeof(c->names[2]) - 1) != 0)
+		snprintf(c->names[2], sizeof(c->names[2]), "%s", o->name ? o->name : o->instance);
 	o->ifname = c->names[0];
 	o->instance = c->names[1];
 	o->name = c->names[2];

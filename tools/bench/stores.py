@@ -234,7 +234,8 @@ async def mix(given: dict[str, Any]) -> None:
     """Uses h2's file as live traffic.
 
     given: `kind` is reads [reads], writes or both, in random order of `sizes`; `busy` is the share
-    of time with a message under way [1].
+    of time with a message under way [1]. Each message's start, kind, bytes and time, in seconds,
+    are appended to the file `log`, if there is one.
     """
     kind, busy = given.get("kind", "reads"), given.get("busy", 1.0)
     async with (
@@ -242,18 +243,22 @@ async def mix(given: dict[str, Any]) -> None:
         await host.open("file", "r" if kind == "reads" else "r+") as file,
     ):
 
-        async def go_on(message: Callable[[int], Awaitable[object]]) -> None:
+        async def go_on(name: str) -> None:
             while True:
+                size = random.choice(given["sizes"])
                 began = time.monotonic()
-                await message(random.choice(given["sizes"]))
-                await asyncio.sleep((time.monotonic() - began) * (1 / busy - 1))
+                await kinds[name](size)
+                took = time.monotonic() - began
+                print(began, name, size, took, file=log, flush=True)
+                await asyncio.sleep(took * (1 / busy - 1))
 
         kinds: dict[str, Callable[[int], Awaitable[object]]] = {
             "reads": lambda size: file.read_at(0, size),
             "writes": lambda size: file.write_at(bytes(size), 0),
         }
         print("ready", flush=True)
-        await asyncio.gather(*(go_on(kinds[name]) for name in kinds if kind in (name, "both")))
+        with Path(given.get("log", os.devnull)).open("a") as log:
+            await asyncio.gather(*(go_on(name) for name in kinds if kind in (name, "both")))
 
 
 if __name__ == "__main__":

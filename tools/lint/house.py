@@ -82,8 +82,8 @@ LINK_FOLDERS = {
 
 #: Weighed folders, and their most lines.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 100_665),
-    "tools": (("tools",), 13_967),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 100_670),
+    "tools": (("tools",), 14_000),
 }
 
 #: The most bytes of stored runs: quoted figures, not raw rounds. Pages of tests/reports do not

@@ -412,9 +412,9 @@ def test_up__by_a_long_alternative_name(host: Host) -> None:
 
 
 def test_differences__the_number_1_is_not_shown_as_on() -> None:
-    found = differences(UpOptions(peers=8), UpOptions(peers=1), "eth1")
+    found = differences(UpOptions(peers=8), UpOptions(peers=1))
     assert found == {"peers": "--peers is 1, not 8"}
-    found = differences(UpOptions(), UpOptions(insecure=True), "eth1")
+    found = differences(UpOptions(), UpOptions(insecure=True))
     assert found == {"insecure": "--insecure is on, not off"}
 
 

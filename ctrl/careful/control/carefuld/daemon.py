@@ -201,7 +201,7 @@ def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:
         down = f" --instance {instance.name}, or choose another --instance"
     else:
         running = command_line.read(instance.argv)
-        differing = command_line.differences(options, running, instance.name)
+        differing = command_line.differences(options, running)
         if differing:
             text += f", with other options: {'; '.join(differing.values())}"
         elif link.xdp_program is None:

@@ -75,11 +75,11 @@ def reload(ifname: str, name: str, options: UpOptions) -> list[str]:
             text = f"is not up on {ifname}; first: carefulctl up {ifname}"
             raise CarefulError(errno.ENOTCONN, text, f"instance {name}")
         running = command_line.read(instance.argv)
-        differing = command_line.differences(options, running, name)
+        differing = command_line.differences(options, running)
         if fixed := [phrase for field, phrase in differing.items() if field not in LIVE]:
             text = f"a restart is needed: {'; '.join(fixed)}; nothing has changed"
             raise CarefulError(errno.EBUSY, text, f"instance {name}")
-        changed = list(command_line.differences(running, options, name).values())
+        changed = list(command_line.differences(running, options).values())
         if changed:
             queues = instances.queues(instance)
             _send_all(queues, options, running)

@@ -67,8 +67,8 @@ def without_options(argv: Sequence[str]) -> list[str]:
     return _split(argv)[1]
 
 
-def _effective(options: UpOptions, instance: str) -> UpOptions:
-    whole = options.over(replace(DEFAULTS, name=instance))
+def _effective(options: UpOptions) -> UpOptions:
+    whole = options.over(DEFAULTS)
     exports = (str(parse(export)) for export in whole.export or ())
     return replace(whole, export=tuple(sorted(exports)))
 
@@ -84,9 +84,9 @@ def _shown(name: str, value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def differences(asked: UpOptions, running: UpOptions, instance: str) -> dict[str, str]:
+def differences(asked: UpOptions, running: UpOptions) -> dict[str, str]:
     """Returns a phrase, by field, for each option that differs in the running instance."""
-    asked, running = _effective(asked, instance), _effective(running, instance)
+    asked, running = _effective(asked), _effective(running)
     phrases = {}
     for option in fields(UpOptions):
         now, wanted = getattr(running, option.name), getattr(asked, option.name)

@@ -134,7 +134,7 @@ class UpOptions:
         of_daemon=True,
     )
     name: str | None = _option(
-        "Name of this host for peers.", "the instance's name", metavar="NAME"
+        "Name of this host for peers.", "--instance, else the hostname", metavar="NAME"
     )
     xdp: str | None = _choice(
         "XDP mode; auto measures which is better, once.",
@@ -255,7 +255,7 @@ class UpOptions:
 
 #: Name -> declaration, in the order of `up --help`.
 OPTIONS: dict[str, Option] = {one.name: one.metadata["option"] for one in fields(UpOptions)}
-#: carefuld's defaults (`carefuld --help`). No name: the instance's name; no CPU: any CPU.
+#: carefuld's defaults (`carefuld --help`). No name: see --name; no CPU: any CPU.
 DEFAULTS = UpOptions(**{name: one.default for name, one in OPTIONS.items()})  # type: ignore[arg-type]
 
 _TYPES = {

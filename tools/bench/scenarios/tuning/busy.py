@@ -3,9 +3,9 @@
 h1 reads messages of 1 to 64 KiB from h2 one after the other, writes them, or both at once. Each
 message is followed by a pause that leaves a share of the time busy. The host that sends the data is
 tuned. A row has the path's first figures with their intervals, and the number of messages until
-then of the class with most. It has three times from the start of `tune auto`: until the figures
-were there, until the plans changed, and until a change was kept. The report compares the figures
-with the links'. Owns a lab for each run. Needs root.
+then of the class with most. It has the times from the start of `tune auto` until the figures were
+there and until the plans changed, and what measuring added to the messages' time. The report
+compares the figures with the links'. Owns a lab for each run. Needs root.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ OTHER = {"h1": SERVER_IP, "h2": READER}
 #: The links are this many times slower than their pipelines.
 SCALE = 100.0
 #: The longest run, and the time for trains of the session's begin, seconds.
-RUN_S, BEGIN_S = 150.0, 15.0
+RUN_S, BEGIN_S = 150.0, 10.0
+#: The time before `tune auto` in which messages are timed, seconds.
+BEFORE_S = 20.0
 #: Fragments whose bottleneck is compared, bytes; largest error, and share of runs.
 AT_BYTES = 2048
 ERROR_MAX, SHARE = 0.10, 0.9
@@ -62,7 +64,7 @@ def truth(path: str) -> dict[str, float]:
 
 
 def one_run(path: str, kind: str, busy: float) -> dict[str, Any]:
-    """Runs `tune auto` under live messages until a change is kept."""
+    """Runs `tune auto` under live messages until it has figures and has used them."""
     host = "h1" if kind == "writes" else "h2"
     with (
         path_up(path),
@@ -70,14 +72,35 @@ def one_run(path: str, kind: str, busy: float) -> dict[str, Any]:
         careful_up("--export", f"{folder}:rw", "--insecure"),
     ):
         (Path(folder) / "file").write_bytes(bytes(max(SIZES)))
+        log = Path(folder) / "log"
         with (
-            given_as({"sizes": SIZES, "kind": kind, "busy": busy}) as name,
+            given_as({"sizes": SIZES, "kind": kind, "busy": busy, "log": str(log)}) as name,
             process(pinned("h1", PYTHON, STORES, "mix", name), ready="ready"),
         ):
-            time.sleep(BEGIN_S)
+            time.sleep(BEGIN_S + BEFORE_S)
             with process(on(host, "carefulctl", "tune", "auto", "eth1"), quiet=True):
-                row = {"path": path, "kind": kind, "busy": busy}
-                return {**row, **followed(host, time.monotonic())}
+                began = time.monotonic()
+                row = {"path": path, "kind": kind, "busy": busy, **followed(host, began)}
+            return {**row, **added(log.read_text(), began, row["at_s"].get("figures", RUN_S))}
+
+
+def added(log: str, began: float, figures_s: float) -> dict[str, float]:
+    """Returns what measuring added to the messages' time: a share of it, and seconds in all.
+
+    log: of `mix`. The messages that began until the figures were there are compared with those of
+        the same kind and size before `tune auto` began.
+    """
+    before: dict[tuple[str, str], list[float]] = {}
+    usual_s = longer_s = 0.0
+    for line in log.splitlines():
+        start, kind, size, took = line.split()
+        at_s = float(start) - began
+        if -BEFORE_S <= at_s < 0:
+            before.setdefault((kind, size), []).append(float(took))
+        elif 0 <= at_s < figures_s and (known_s := before.get((kind, size))):
+            usual_s += statistics.fmean(known_s)
+            longer_s += float(took) - statistics.fmean(known_s)
+    return {"added": longer_s / usual_s, "added_s": longer_s} if usual_s else {}
 
 
 def messages(host: str) -> dict[int, int]:
@@ -91,7 +114,7 @@ def followed(host: str, began: float) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     at_s: dict[str, float] = {}
     before, count = messages(host), 0
-    while (now_s := time.monotonic() - began) < RUN_S and "kept" not in at_s:
+    while (now_s := time.monotonic() - began) < RUN_S and not {"figures", "changed"} <= at_s.keys():
         path = known(host, OTHER[host])
         if path.get("figures") and not figures:
             figures, at_s["figures"] = path["figures"], now_s
@@ -149,12 +172,20 @@ def counts(rows: list[dict[str, Any]]) -> dict[str, int]:
     return found
 
 
+def shown_added(rows: list[dict[str, Any]]) -> str:
+    share, seconds = ([row[name] for row in rows if name in row] for name in ("added", "added_s"))
+    return (
+        f"{statistics.median(share):.0%}, {max(share):.0%}; {max(seconds):.1f} s" if share else ""
+    )
+
+
 def report(kept: dict[str, Any]) -> bool:
     """Prints the table; reports whether 9 in 10 runs of each load meet each bound."""
     rows, loads = kept[ROWS], sorted({(one["kind"], one["busy"]) for one in kept[ROWS]})
     print(f"figures within {ERROR_MAX:.0%}; intervals with the truth, of three a run; figures in")
     print(f"{FIGURES_S:.0f} s or {FIGURES_MESSAGES} messages of a class; seconds, median and most")
-    print(f"{'':>6} {'':>6} busy runs   g_b   G_b others    hold in time  seconds")
+    print("what measuring added to the time of the messages until then, median and most; the sum")
+    print(f"{'':>6} {'':>6} busy runs   g_b   G_b others    hold in time  seconds  added")
     met = True
     for path, load in product((*NAMES, "all"), loads):
         some = [one for one in rows if path in (one["path"], "all")]
@@ -166,7 +197,7 @@ def report(kept: dict[str, Any]) -> bool:
         print(
             f"{path:>6} {load[0]:>6} {load[1]:>4.0%} {n:>4} {found['g_b']:>5} {found['G_b']:>5} "
             f"{found['sum_G_others']:>6} {found['interval']:>3}/{3 * n:<3} {found['in time']:>7}  "
-            f"{statistics.median(at_s):.0f}, {max(at_s):.0f}"
+            f"{statistics.median(at_s):>3.0f}, {max(at_s):<3.0f} {shown_added(some)}"
         )
         if path == "all":
             near = min(found[name] for name in (*FIGURES, "in time"))
