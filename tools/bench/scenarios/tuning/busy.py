@@ -174,9 +174,8 @@ def counts(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 def shown_added(rows: list[dict[str, Any]]) -> str:
     share, seconds = ([row[name] for row in rows if name in row] for name in ("added", "added_s"))
-    return (
-        f"{statistics.median(share):.0%}, {max(share):.0%}; {max(seconds):.1f} s" if share else ""
-    )
+    share, seconds = share or [0], seconds or [0]
+    return f"{statistics.median(share):.0%}, {max(share):.0%}; {max(seconds):.1f} s"
 
 
 def report(kept: dict[str, Any]) -> bool:
