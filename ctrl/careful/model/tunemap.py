@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -104,13 +105,10 @@ def class_plan(
     """
     message_bytes = CLASS_BYTES_FIRST << index
     fixed, fixed_us = fixed_plan(pipeline, message_bytes, limits)
-    ramp, ramp_us = ramp_plan(pipeline, message_bytes, limits)
-    if ramp_us > fixed_us:
-        ramp, ramp_us = fixed, fixed_us
-    equal = _for_class(pipeline, message_bytes, fixed, limits)
-    pays = fixed_us / ramp_us - 1 >= ramp_gain_min
-    pays = pays and _class_share(pipeline, message_bytes, (ramp, equal), limits) <= 1
-    chosen, chosen_us, block = (ramp, ramp_us, 0) if pays else (equal, fixed_us, 0)
+    ramp_us = min(ramp_plan(pipeline, message_bytes, limits)[1], fixed_us)
+    chosen, chosen_us, block = _for_class(pipeline, message_bytes, fixed, limits), fixed_us, 0
+    if ramp := class_ramp(pipeline, message_bytes, limits, ramp_gain_min):
+        chosen, chosen_us = ramp, ramp_us
     if any(stage.group for stage in pipeline.stages):
         reassembling = reassembling_plan(pipeline, message_bytes, limits)
         if reassembling[1] < chosen_us:
@@ -174,6 +172,21 @@ def _for_class(pipeline: Pipeline, message_bytes: int, fixed: Plan, limits: Limi
         return float(fixed_latency_us(pipeline, nbytes, [k])[0])
 
     return fixed_class_plan(message_bytes, len(fixed.sizes(message_bytes, limits)), limits, cut_us)
+
+
+@lru_cache(4 * CLASS_COUNT)
+def class_ramp(
+    pipeline: Pipeline, message_bytes: int, limits: Limits, gain_min: float = RAMP_GAIN_MIN
+) -> Plan | None:
+    """Returns the ramp of a class, if it gains enough over equal fragments, as in class_plan()."""
+    (fixed, fixed_us), (ramp, ramp_us) = (
+        find(pipeline, message_bytes, limits) for find in (fixed_plan, ramp_plan)
+    )
+    equal = _for_class(pipeline, message_bytes, fixed, limits)
+    pays = fixed_us / ramp_us - 1 >= gain_min
+    return (
+        ramp if pays and _class_share(pipeline, message_bytes, (ramp, equal), limits) <= 1 else None
+    )
 
 
 def _class_share(

@@ -152,13 +152,14 @@ class RunningPath:
             limits = Limits(CLOSELY.min_bytes, self._payload_bytes)
             exchange = Undisturbed(session, self._pause, QUICK_TRIES if quick else TRIES)
             if quick:
-                return Glance(exchange, sleep=self._pause).figures(), limits
+                figures = Glance(exchange, sleep=self._pause).figures()
+                return {**figures, "order": self._store.order(peer.address.ip)}, limits
             figures = BlackBox(exchange, self._closely(), sleep=self._pause).run().figures()
         longer_s = min(2 * self._patience_s, PATIENCE_S_MAX)
         self._patience_s = longer_s if figures["reason"] else CLOSELY.patience_s
         for name in _SAMPLES:
             del figures[name]
-        return figures, limits
+        return figures | {"order": self._store.order(peer.address.ip)}, limits
 
     def _closely(self) -> Options:
         """Returns the options of a close measurement, which depend on the traffic."""

@@ -8,16 +8,21 @@ are drawn independently. A line's g and G are in fact anticorrelated, so a gain 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import cycle
 
 import numpy as np
 
+from careful.errors import InputError
 from careful.jsonout import Json
 from careful.model.blackbox import BlackBox, Regime, equal_latency_us
 from careful.model.fixed import class_plan
-from careful.model.stages import Array
+from careful.model.latency import fixed_latency_us, latency_us
+from careful.model.measurements import Hops, combined
+from careful.model.stages import Array, Pipeline
+from careful.model.tunemap import class_ramp
 from careful.plan import CLASS_COUNT, FRAME_LIMITS, Limits, Plan
 from careful.tuning.settings import STORE, Pulse, Value, class_bytes
 from careful.tuning.store_model import PACES, Store
@@ -56,29 +61,23 @@ class Interval:
 class Measured:
     """A path as it was measured.
 
-    box: the figures; draws: paths drawn from the intervals; limits: payload of a frame.
+    box: the figures; draws: paths drawn from the intervals; limits: payload of a frame; ordered:
+    the stages in their order, if pathchar has measured it.
     """
 
     box: BlackBox
     draws: tuple[BlackBox, ...]
     limits: Limits = FRAME_LIMITS
+    ordered: Pipeline | None = None
 
     def latency_us(self, message_bytes: int, plan: Plan) -> Interval:
-        """Predicts a message's latency under a plan.
-
-        A black box does not know the order of the stages, so the fragments of a ramp count as equal
-        (P1 equation 10).
-        """
-        count = len(plan.sizes(message_bytes, self.limits))
-        value = self.box.latency_us(message_bytes, count)
-        return _interval(value, self._drawn_us(message_bytes, count))
+        """Predicts a message's latency under a plan."""
+        return _interval_of(self._drawn_us(message_bytes, plan))
 
     def gain_us(self, message_bytes: int, now: Plan, then: Plan) -> Interval:
         """Predicts the latency that `then` saves over `now`."""
-        counts = [len(plan.sizes(message_bytes, self.limits)) for plan in (now, then)]
-        before, after = (self.box.latency_us(message_bytes, plan) for plan in counts)
-        was, will_be = (self._drawn_us(message_bytes, plan) for plan in counts)
-        return _interval(before - after, was - will_be)
+        was, will_be = (self._drawn_us(message_bytes, plan) for plan in (now, then))
+        return _interval_of(was - will_be)
 
     @cached_property
     def _costs(self) -> tuple[Array, Array]:
@@ -88,11 +87,27 @@ class Measured:
         ]
         return np.array(sums), np.array(costs)
 
-    def _drawn_us(self, message_bytes: int, count: int) -> Array:
-        """Returns a message's latency with equal fragments in each draw, vectorised for speed."""
+    def _drawn_us(self, message_bytes: int, plan: Plan) -> Array:
+        """Returns a message's latency, and that of each draw, vectorised for speed.
+
+        A black box does not know the order of the stages. Without pathchar's, the fragments of a
+        ramp count as equal (P1 equation 10); with it, a ramp has its share of their latency.
+        """
+        sizes = plan.sizes(message_bytes, self.limits)
         sum_g_us, costs = self._costs
-        regime = costs[:, self.box.regime_at(message_bytes / count)]
-        return np.asarray(equal_latency_us(message_bytes, count, sum_g_us, *regime.T))
+        regime = costs[:, self.box.regime_at(message_bytes / len(sizes))]
+        drawn = equal_latency_us(message_bytes, len(sizes), sum_g_us, *regime.T)
+        all_us = np.array([self.box.latency_us(message_bytes, len(sizes)), *np.asarray(drawn)])
+        if self.ordered is None or plan.is_fixed:
+            return all_us
+        ramp_us = latency_us(self.ordered, np.array(sizes, dtype=np.float64))
+        equal_us = fixed_latency_us(self.ordered, message_bytes, [len(sizes)])[0]
+        return all_us * float(ramp_us / equal_us)
+
+    def ramp(self, message_bytes: int, over: Plan) -> Plan | None:
+        """Returns a class's ramp that gains enough over equal fragments, or None."""
+        ramp = self.ordered and class_ramp(self.ordered, message_bytes, self.limits)
+        return ramp if ramp and self.gain_us(message_bytes, over, ramp).value > 0 else None
 
 
 def _interval(value: float, drawn: Array) -> Interval:
@@ -103,12 +118,19 @@ def _interval(value: float, drawn: Array) -> Interval:
 def measured(figures: Json, limits: Limits = FRAME_LIMITS) -> Measured:
     """Reads the figures of `measure blackbox` and draws paths from their intervals.
 
-    Raises ValueError with the reason if there are no figures.
+    figures: `order` is pathchar's measurement of the path, if there is one. Raises ValueError with
+    the reason if there are no figures.
     """
     box = BlackBox.from_dict(dict(figures))
+    ordered = None
+    with suppress(InputError):  # pathchar's figures and these do not give a pipeline
+        if order := figures.get("order"):
+            whole = combined([Hops.from_dict(order, "pathchar"), box])
+            ordered = whole.sequential() if isinstance(whole, Pipeline) else None
     spreads = _spreads(figures)
     random = np.random.default_rng(1)
-    return Measured(box, tuple(_drawn(box, spreads, random) for _ in range(DRAWS)), limits)
+    draws = tuple(_drawn(box, spreads, random) for _ in range(DRAWS))
+    return Measured(box, draws, limits, ordered)
 
 
 def _spreads(figures: Json) -> dict[tuple[float, str], float]:
@@ -182,8 +204,7 @@ class Row:
 def table(path: Measured, now: Sequence[Value]) -> list[Row]:
     """Proposes plans for all sixteen classes, smallest messages first.
 
-    now: values in effect, plans first. No proposal is a ramp: a ramp's gain depends on the order of
-    the stages, which a black box does not know.
+    now: values in effect, plans first.
     """
     return [
         _row(path, index, plan)
@@ -239,6 +260,7 @@ def _row(path: Measured, index: int, now: Plan) -> Row:
     within = replace(path.limits, min_bytes=min(path.limits.min_bytes, message_bytes))
     fixed = path.box.plan(message_bytes, within)
     best = class_plan(message_bytes, fixed.fragments_count, path.limits, path.box.latency_us)
+    best = path.ramp(message_bytes, best) or best
     now_us, gain = path.latency_us(message_bytes, now), path.gain_us(message_bytes, now, best)
     row = Row(
         index,

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from careful.control.instance.records import InEffect
+from careful.control.state import kept_path
 from careful.control.state.state_dir import StateDir
 from careful.jsonout import Json, write
 from careful.plan import CLASS_COUNT
@@ -332,6 +333,10 @@ class Store:
             if states := _paths(json.loads(self.path.read_text())):
                 return states
         return _paths(self._lasting.read(self._name)) if self._lasting else {}
+
+    def order(self, ip: str) -> Json | None:
+        """Returns pathchar's newest measurement of a peer."""
+        return kept_path.newest(self._lasting, ip) if self._lasting else None
 
     def of(self, peer: str, identity: Json) -> PathState:
         """Returns the stored state if the path is the same, else a new state.

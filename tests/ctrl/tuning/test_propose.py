@@ -117,3 +117,25 @@ def test_moved__by_some_classes_alone() -> None:
     before, after = (measured(known(one, error=0.02), LIMITS) for one in (GAM, scaled(GAM, g=1.8)))
     assert moved(before, after, DEFAULT, [0])
     assert not moved(before, after, DEFAULT, [12])
+
+
+def test_table__ramps_need_the_order_of_the_stages() -> None:
+    """pathchar knows it. Each ramp gains what the model says, and is then kept."""
+    gms = load_shipped("gms")
+    hops = [
+        {"hops": [ttl], "G_us_per_KiB": stage.G_us_per_KiB, "latency_us": stage.g_us}
+        for ttl, stage in enumerate(gms.stages, 1)
+    ]
+    seen = known(gms, error=1e-3)
+    assert all(row.best.is_fixed for row in table(measured(seen, LIMITS), DEFAULT))
+    path = measured({**seen, "order": {"hops": hops}}, LIMITS)
+    rows = table(path, DEFAULT)
+    ramps = {row.index: row for row in rows if not row.best.is_fixed}
+    assert ramps.keys() >= {6, 7} <= worth(rows).keys()
+    for row in ramps.values():
+        true_gain = 1 - truth_us(gms, row.message_bytes, row.best) / truth_us(
+            gms, row.message_bytes, row.now
+        )
+        assert row.gain_us.value / row.now_us.value == pytest.approx(true_gain, abs=0.03)
+    again = table(path, [row.best for row in rows])
+    assert not worth(again)

@@ -1,4 +1,4 @@
-"""The newest pathchar measurement of each peer, in the state directory, for `tune explain`."""
+"""The newest pathchar measurement of each peer, in the state directory, for tuning."""
 
 from __future__ import annotations
 
