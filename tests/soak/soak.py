@@ -19,12 +19,12 @@ import sys
 import time
 from pathlib import Path
 
-from bench_lab import BUILD, ROOT, SERVER_IP, BenchError, built, commit, lab_up, on
+from bench_lab import BUILD, ROOT, SERVER_IP, BenchError, built, lab_up, on
 from careful._abi import lib
 from careful.control.instance import maps
 from careful.control.plans import tune_entry
 from careful.errors import CarefulError
-from laboratory.report import Json, read, write
+from laboratory.report import Json, commit, made, read, write
 
 SOAK = BUILD / "soak"
 LAB = f"soak{os.getpid()}"
@@ -276,7 +276,7 @@ def main() -> int:
         say("interrupted; run the same command to resume from here")
         return 130
     if options.report:
-        write(options.report, found)
+        write(options.report, made() | found)
     return int(bad)
 
 

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from fault_kinds import FAULTS, Fault, restore_address
 from fault_rig import EXPORTED, FILE_BYTES, FaultRig
 from hosts import Host, finish, wait_for
-from lab import Lab, commit
+from lab import Lab, made
 
 Keep = Callable[[str, str, float, float], None]
 #: An operation without an answer gives up after 30 s (--stall).
@@ -261,7 +261,7 @@ def main() -> int:
         report = json.loads(options.report.read_text())
         if report["schema"] != 3:
             parser.error(f"{options.report} has an older schema that mixes commits")
-    found = report["commits"].setdefault(commit(), {"runs": [], "faults": {}})
+    found = report["commits"].setdefault(made()["commit"], {**made(), "runs": [], "faults": {}})
     this: dict[str, Any] = {"seed": options.seed, "rounds": 0}
     found["runs"].append(this)
     seen: Counter[str] = Counter()

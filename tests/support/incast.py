@@ -20,7 +20,7 @@ from typing import Any
 
 import lossy
 from hosts import MIB, Host, make_file, wait_for
-from lab import Lab, commit
+from lab import Lab, made
 
 MTU = 1500
 QUEUE_FRAMES = 32
@@ -166,7 +166,7 @@ def reorder(rounds: int, nbytes: int, report: Path | None) -> bool:
 def keep(report: Path | None, rows: list[dict[str, Any]]) -> None:
     """Writes the report."""
     if report:
-        text = json.dumps({"schema": 1, "commit": commit(), "rows": rows}, indent=1)
+        text = json.dumps({"schema": 1, **made(), "rows": rows}, indent=1)
         report.write_text(text + "\n")
 
 

@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -48,11 +49,13 @@ def tool(*args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def commit() -> str:
-    """Returns the present commit for reports, with `-dirty` if files differ from it."""
-    argv = ["git", "-C", str(TOOL.parent), "describe", "--always", "--dirty", "--abbrev=12"]
-    done = subprocess.run([*argv, "--exclude=*"], capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
+def made() -> dict[str, Any]:
+    """Returns what a report names, its commit among it."""
+    sys.path.append(str(TOOL.parent))
+    from laboratory.report import made
+
+    found: dict[str, Any] = made()
+    return found
 
 
 def keep_xdp(mode: str, folder: Path, driver: str = "veth") -> None:

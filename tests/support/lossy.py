@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hosts import MIB, Host, hosts_up, make_file
-from lab import Lab, commit
+from lab import Lab, made
 
 LINK = """
 name = "a link with mishaps"
@@ -91,7 +91,7 @@ def there_and_back(
             server = with_ipv6(a.lab) if ipv6 else b.name
             found = []
             for command in ("get", "put"):
-                what = {"commit": commit(), "family": 6 if ipv6 else 4, "bytes": nbytes}
+                what = {"commit": made()["commit"], "family": 6 if ipv6 else 4, "bytes": nbytes}
                 what |= {"fault": fault, "rate": rate, "command": command}
                 found.append(what | move(a, b, server, command, limit_s))
             return found
@@ -200,7 +200,7 @@ def compare(nbytes: int, rounds: int, report: Path | None) -> bool:
         met &= not missed
         print(f"{rate:>8.2%}" + "".join(cells) + (f"  NOT MET: {wanted:.2f}" if missed else ""))
     if report:
-        kept = {"schema": 3, "commit": commit(), "runs": runs}
+        kept = {"schema": 3, **made(), "runs": runs}
         report.write_text(json.dumps(kept, indent=1) + "\n")
     return met
 

@@ -42,13 +42,6 @@ class BenchError(Exception):
     """The reason why a measurement is impossible, in one line."""
 
 
-def commit() -> str:
-    """Returns the commit of the checkout, with `-dirty` if files differ."""
-    argv = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
 #: carefulctl's exit status if a figure is withheld; its JSON object has the reason.
 WITHHELD = 5
 

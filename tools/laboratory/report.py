@@ -1,11 +1,16 @@
-"""Reports of long runs: commit, end time, and JSON files."""
+"""Reports of long runs: what they name, and JSON files."""
 
 from __future__ import annotations
 
 import argparse
 import datetime
 import json
+import os
+import platform
+import re
 import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +27,21 @@ def commit() -> str:
     """Returns the commit of the checkout, with `-dirty` if files differ."""
     argv = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def made() -> Json:
+    """Returns what each report names; of the command not the files that it wrote."""
+    header = (ROOT / "datapath/include/careful/wire.h").read_text()
+    numbers = re.findall(r"CAREFUL_WIRE_(?:VERSION|MINOR) = (\d+)", header)
+    words = " ".join([str(Path(sys.argv[0]).resolve().relative_to(ROOT)), *sys.argv[1:]])
+    return {
+        "kernel": platform.release(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} processors",
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "wire": ".".join(numbers),
+        "commit": commit(),
+        "command": re.sub(r" --(keep|report|json)[ =]\S+", "", words),
+    }
 
 
 def now() -> str:

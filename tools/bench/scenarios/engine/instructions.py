@@ -21,7 +21,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench_lab import BenchError, built, commit, run
+from bench_lab import BenchError, built, run
+from laboratory.report import made
 
 #: Counted kinds: name -> (null's words, the unit).
 KINDS = {
@@ -153,7 +154,7 @@ def main() -> int:
         report(kind, costs, args.top)
         found[kind] = [cost._asdict() for cost in costs]
     if args.json:
-        whole = {"schema": 1, "commit": commit(), "kinds": found}
+        whole = {"schema": 1, **made(), "kinds": found}
         args.json.write_text(json.dumps(whole, separators=(",", ":")) + "\n")
     if args.against and (more := grown(found, json.loads(args.against.read_text()))):
         raise BenchError("; ".join(more))
