@@ -33,7 +33,7 @@ def made() -> Json:
     """Returns what each report names; of the command not the files that it wrote."""
     header = (ROOT / "datapath/include/careful/wire.h").read_text()
     numbers = re.findall(r"CAREFUL_WIRE_(?:VERSION|MINOR) = (\d+)", header)
-    words = " ".join([str(Path(sys.argv[0]).resolve().relative_to(ROOT)), *sys.argv[1:]])
+    words = " ".join([sys.argv[0].removeprefix(f"{ROOT}/"), *sys.argv[1:]])
     return {
         "kernel": platform.release(),
         "machine": f"{platform.machine()}, {os.cpu_count()} processors",
