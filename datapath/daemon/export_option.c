@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/export_option.h"
+#include "base/error.h"
 
 /* Returns the last ":rw" or ":ro" that a comma or the end follows. Without one, returns the end. */
 static const char *find_words(const char *arg)
@@ -35,8 +36,8 @@ static int add_host(struct block_export_options *export, const char *text)
 	return 0;
 }
 
-static int parse_word(struct block_export_options *export, const char *word, char *why,
-		      size_t bytes)
+static int parse_word(struct block_export_options *export, const char *word,
+		      struct careful_error *error)
 {
 	int rc;
 
@@ -50,50 +51,41 @@ static int parse_word(struct block_export_options *export, const char *word, cha
 	}
 	if (!strncmp(word, "host=", 5)) {
 		rc = add_host(export, word + 5);
-		if (rc)
-			snprintf(why, bytes, "%s is not the address of a host", word + 5);
-		return rc;
+		return rc ? explain(error, rc, "%s is not the address of a host", word + 5) : 0;
 	}
-	snprintf(why, bytes,
-		 "'%s' is not an option of :rw (owners, devices, host=ADDRESS) or :ro (devices, "
-		 "host=ADDRESS)",
-		 word);
-	return -EINVAL;
+	return explain(error, -EINVAL,
+		       "'%s' is not an option of :rw (owners, devices, host=ADDRESS) or :ro "
+		       "(devices, host=ADDRESS)",
+		       word);
 }
 
-static int parse_words(struct block_export_options *export, const char *words, char *why,
-		       size_t bytes)
+static int parse_words(struct block_export_options *export, const char *words,
+		       struct careful_error *error)
 {
 	char *copy = strdup(words), *rest = copy, *word;
-	int rc = copy ? 0 : -ENOMEM;
+	int rc = copy ? 0 : explain(error, -ENOMEM, "out of memory");
 
-	if (rc)
-		snprintf(why, bytes, "out of memory");
 	while (!rc && (word = strsep(&rest, ",")))
-		rc = parse_word(export, word, why, bytes);
+		rc = parse_word(export, word, error);
 	free(copy);
 	return rc;
 }
 
-int export_option(struct block_export_options *export, const char *arg, char *why, size_t bytes)
+int export_option(struct block_export_options *export, const char *arg, struct careful_error *error)
 {
 	const char *words = find_words(arg);
 	size_t n = (size_t)(words - arg);
 	char *path;
 
-	if (!n) {
-		snprintf(why, bytes, "no directory is given");
-		return -EINVAL;
-	}
+	if (!n)
+		return explain(error, -EINVAL, "no directory is given");
 	export->writable = *words && words[2] == 'w';
 	while (n > 1 && arg[n - 1] == '/')
 		n--;
 	path = strndup(arg, n);
-	if (!path) {
-		snprintf(why, bytes, "out of memory");
-		return -ENOMEM;
-	}
+	if (!path)
+		return explain(error, -ENOMEM, "out of memory");
 	export->path = path;
 	export->name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-	return *words && words[3] ? parse_words(export, words + 4, why, bytes) : 0;
+	return *words && words[3] ? parse_words(export, words + 4, error) : 0;
 }

@@ -2,11 +2,10 @@
 /* Parses the value of --export. */
 #pragma once
 
-#include <stddef.h>
-
 #include "files/block.h"
 
 /* Parses DIR[:rw|:ro[,owners][,devices][,host=ADDRESS]...] with numeric addresses. DIR's last
  * component names the export. The caller frees path and hosts. Returns -EINVAL or -ENOMEM with the
- * reason in why. */
-int export_option(struct block_export_options *export, const char *arg, char *why, size_t bytes);
+ * reason in *error. */
+int export_option(struct block_export_options *export, const char *arg,
+		  struct careful_error *error);

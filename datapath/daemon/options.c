@@ -42,14 +42,14 @@ static int parse_group(struct daemon_options *options, const char *arg, struct c
 static int parse_export(struct daemon_options *options, const char *arg,
 			struct careful_error *error)
 {
-	char why[128];
+	struct careful_error why;
 	int rc;
 
 	if (options->exports_count == BLOCK_EXPORTS)
 		return explain(error, -EINVAL, "--export %s: there can be at most %u exports", arg,
 			       BLOCK_EXPORTS);
-	rc = export_option(&options->exports[options->exports_count++], arg, why, sizeof(why));
-	return rc ? explain(error, rc, "--export %s: %s", arg, why) : 0;
+	rc = export_option(&options->exports[options->exports_count++], arg, &why);
+	return rc ? explain(error, rc, "--export %s: %s", arg, why.text) : 0;
 }
 
 static int parse_name(struct daemon_options *options, const char *arg, struct careful_error *error)

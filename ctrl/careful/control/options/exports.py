@@ -44,15 +44,15 @@ class Export:
         return ",".join([f"{self.path}:{'rw' if self.writable else 'ro'}", *words])
 
 
-def parse(text: str) -> Export:
+def parse(text: str, option: str = "--export ") -> Export:
     """Parses DIR[:rw|:ro[,owners][,devices][,host=HOST]...].
 
-    Raises CarefulError if the directory is missing or a word is unknown.
+    Raises CarefulError about the option if the directory is missing or a word is unknown.
     """
     match = _LAST.match(text)
     path, kind, words = match.groups() if match else (text, "ro", "")
     if not path:
-        raise CarefulError(errno.EINVAL, "no directory is given", f"--export {text!r}")
+        raise CarefulError(errno.EINVAL, "no directory is given", f"{option}{text!r}")
     hosts: list[str] = []
     owners = devices = False
     for word in words.split(",")[1:]:
@@ -65,7 +65,7 @@ def parse(text: str) -> Export:
         else:
             words = ":rw (owners, devices, host=HOST) or :ro (devices, host=HOST)"
             reason = f"{word!r} is not an option of {words}"
-            raise CarefulError(errno.EINVAL, reason, f"--export {text!r}")
+            raise CarefulError(errno.EINVAL, reason, f"{option}{text!r}")
     return Export(path, kind == "rw", owners, devices, tuple(hosts))
 
 

@@ -311,9 +311,10 @@ def refused(name: str, value: Any) -> str:
         return next(filter(None, map(bad_seal, value.split(","))), "")
     if name == "export":
         try:
-            list(map(exports.parse, value))
+            for text in texts:
+                exports.parse(text, "")
         except CarefulError as error:
-            return str(error).removeprefix("--export ")
+            return str(error)
     return ""
 
 
