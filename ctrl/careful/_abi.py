@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,24 +16,11 @@ from typing import Any
 from careful.errors import CarefulError
 
 try:
-    from careful._binding import ffi, lib
+    from careful._binding import ffi as ffi
+    from careful._binding import lib as lib
 except ImportError as error:
     text = f"cannot be loaded: {error}; reinstall careful, or what it names"
     raise CarefulError(errno.ENOPKG, text, "libcareful") from None
-
-__all__ = [
-    "Buffer",
-    "CData",
-    "Field",
-    "enum_names",
-    "ffi",
-    "flag_names",
-    "layout",
-    "lib",
-    "pack",
-    "sizeof",
-    "unpack",
-]
 
 #: An object of the binding. cffi has no types; careful.h and abi.h declare the fields.
 CData = Any
@@ -68,6 +56,12 @@ class Field:
 def sizeof(name: str) -> int:
     """Returns the bytes of `struct NAME`."""
     return int(ffi.sizeof(f"struct {name}"))
+
+
+def error_text(error: CData, spell: Callable[[str], str] = str) -> str:
+    """Returns the text of a `struct careful_error *`, after its option as the user spells it."""
+    text = str(ffi.string(error.text).decode(errors="replace"))
+    return f"{spell(ffi.string(error.option).decode())}: {text}" if error.option else text
 
 
 def _fields(ctype: CData, prefix: str, base: int) -> list[Field]:

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 /* Reads the list once; can miss a line while other processes lock and unlock. */
 static int find_holder(int fd)
@@ -40,11 +41,11 @@ int lock_holder(int fd)
 	return holder;
 }
 
-void lock_holder_name(int fd, char name[LOCK_HOLDER_BYTES])
+void lock_holder_name(int pid, char name[LOCK_HOLDER_BYTES])
 {
-	int pid = lock_holder(fd);
-
-	if (pid)
+	if (pid == getpid())
+		snprintf(name, LOCK_HOLDER_BYTES, "this program itself");
+	else if (pid)
 		snprintf(name, LOCK_HOLDER_BYTES, "process %d", pid);
 	else
 		snprintf(name, LOCK_HOLDER_BYTES, "a process of another PID namespace");

@@ -6,5 +6,5 @@ enum { LOCK_HOLDER_BYTES = 48 };
 
 /* Returns the holder's pid in our PID namespace; 0: not visible there, or nobody holds the lock. */
 int lock_holder(int fd);
-/* Writes the holder as text: "process 17". */
-void lock_holder_name(int fd, char name[LOCK_HOLDER_BYTES]);
+/* Writes lock_holder()'s result as text: "process 17". */
+void lock_holder_name(int pid, char name[LOCK_HOLDER_BYTES]);

@@ -204,6 +204,8 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 	rc = confine_programs(error);
 	if (!rc)
 		rc = careful_open(&d->options.careful, &d->instance, error);
+	if (rc == -ENOKEY)
+		refuse(error, rc, seal, "needs keys: carefulctl key new, then --keys DIR");
 	if (rc)
 		return rc;
 	sched_setaffinity(0, sizeof(before), &before);
@@ -229,7 +231,6 @@ static int serve(struct daemon *d, struct careful_error *error)
 {
 	int rc;
 
-	error->text[0] = 0;
 	rc = open_instance(d, error);
 	if (rc)
 		return rc;
@@ -264,8 +265,6 @@ static int serve(struct daemon *d, struct careful_error *error)
 		careful_close(d->instance);
 		block_stop(d->block);
 		lend_stop(d->lend);
-		if (!error->text[0])
-			explain(error, rc, "cannot start: %s", strerror(-rc));
 	}
 	return rc;
 }
@@ -368,6 +367,18 @@ static int run(struct daemon *d)
 	return 0;
 }
 
+/* Puts the option that the text is about before it: "--rx-buffers: TEXT". */
+static void name_option(struct careful_error *error)
+{
+	const struct careful_error raw = *error;
+
+	if (!raw.option)
+		return;
+	explain(error, 0, "--%s: %s", raw.option, raw.text);
+	for (char *at = error->text; *at != ':'; at++)
+		*at = *at == '_' ? '-' : *at;
+}
+
 static int start(struct daemon *d, struct careful_error *error)
 {
 	static char log[sizeof(d->dir.path) + 8];
@@ -387,19 +398,21 @@ static int start(struct daemon *d, struct careful_error *error)
 	if (!d->options.log)
 		log_journal("/run/systemd/journal/socket");
 	if (rc) {
-		snprintf(error->text, sizeof(error->text), "%s: %s", d->options.log, strerror(-rc));
+		explain(error, rc, "%s: %s", d->options.log, strerror(-rc));
 		d->options.log = NULL;
 	} else {
 		if (d->options.log) /* a service manager logs the start itself */
 			log_line("carefuld %s begins, process %d", careful_version(),
 				 (int)getpid());
+		*error = (struct careful_error){ 0 };
 		rc = init_signals(d);
-		if (rc)
-			explain(error, rc, "cannot start: %s", strerror(-rc));
 	}
 	if (!rc)
 		rc = serve(d, error);
 	if (rc) {
+		if (!error->text[0])
+			explain(error, rc, "cannot start: %s", strerror(-rc));
+		name_option(error);
 		if (d->options.log)
 			log_line("error: %s", error->text);
 		rundir_remove(&d->dir);
@@ -438,7 +451,7 @@ static void stop(struct daemon *d)
 int main(int argc, char **argv)
 {
 	struct daemon *d = &carefuld;
-	struct careful_error error = { "" };
+	struct careful_error error = { 0 };
 	int parent_fd = -1;
 	int rc = options_parse(&d->options, argc, argv, &error);
 

@@ -66,10 +66,10 @@ void engine_set_times(struct careful *c, const struct careful_options *options)
 static int check_options(const struct careful_options *o, struct careful_error *error)
 {
 	if (o->protocol > CAREFUL_PROTOCOL_TRADITIONAL)
-		return explain(error, -EINVAL, "--protocol must be careful or traditional");
+		return refuse(error, -EINVAL, protocol, "must be careful or traditional");
 	if (o->protocol == CAREFUL_PROTOCOL_TRADITIONAL && o->reserve)
-		return explain(error, -EINVAL,
-			       "--reserve needs credits, which --protocol traditional lacks");
+		return refuse(error, -EINVAL, reserve,
+			      "needs credits, which the traditional protocol lacks");
 	return 0;
 }
 
@@ -328,12 +328,11 @@ int careful_open(const struct careful_options *options, struct careful **instanc
 	struct careful_error unused;
 
 	error = error ? error : &unused;
-	error->text[0] = 0;
+	*error = (struct careful_error){ 0 };
 	if (!options->ifname)
 		return explain(error, -EINVAL, "ifname is missing: name an interface");
 	whole.keys = keys_directory(options->keys, KEYS_DIRECTORY);
 	if (options->seal && !whole.keys && strcmp(options->seal, "off") != 0)
-		return explain(error, -ENOKEY,
-			       "--seal needs keys: carefulctl key new, then --keys DIR");
+		return refuse(error, -ENOKEY, seal, "needs keys, and none are named or found");
 	return engine_open(&whole, NULL, instance, error);
 }

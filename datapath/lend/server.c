@@ -139,13 +139,13 @@ static int check_memory(const struct lend_options *options, struct careful_error
 	if (file)
 		fclose(file);
 	if (kib && options->bytes > kib << 10)
-		return explain(error, -ENOMEM,
-			       "--lend needs %llu MiB, but only %llu MiB are available: lend less",
-			       mib, kib >> 10);
+		return explain_option(error, -ENOMEM, "lend",
+				      "needs %llu MiB, but only %llu MiB are available: lend less",
+				      mib, kib >> 10);
 	if (!may_lock(options->bytes))
-		return explain(
-			error, -ENOMEM,
-			"--lend needs %llu MiB of locked memory: raise the limit (ulimit -l), or allow CAP_IPC_LOCK",
+		return explain_option(
+			error, -ENOMEM, "lend",
+			"needs %llu MiB of locked memory: raise the limit (ulimit -l), or allow CAP_IPC_LOCK",
 			mib);
 	return 0;
 }
@@ -187,14 +187,14 @@ int lend_serve(struct careful *instance, const struct lend_options *options,
 		return rc;
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return -ENOMEM;
+		return explain(error, -ENOMEM, "out of memory");
 	s->instance = instance;
 	s->options = *options;
 	rc = start(s);
 	if (rc) {
 		free(s->peers);
 		free(s);
-		return explain(error, rc, "--lend cannot start: %s", strerror(-rc));
+		return explain_option(error, rc, "lend", "cannot start: %s", strerror(-rc));
 	}
 	*server = s;
 	return 0;

@@ -5,22 +5,17 @@
 #include "link/link_private.h"
 #include "link/repair/repair.h"
 #include "link/session/session.h"
+#include "base/error.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int link_refuse(struct careful_error *error, int rc, const char *text)
-{
-	snprintf(error->text, sizeof(error->text), "%s", text);
-	return rc;
-}
-
 static const char *bound_name(uint32_t bound)
 {
 	static const char *const names[CAREFUL_BOUNDS] = {
-		[CAREFUL_BOUND_UMEM] = "the UMEM (--rx-buffers)",
+		[CAREFUL_BOUND_UMEM] = "the UMEM",
 		[CAREFUL_BOUND_FILL_RING] = "the fill ring",
 		[CAREFUL_BOUND_RX_RING] = "the socket's RX ring",
 		[CAREFUL_BOUND_DEVICE_RING] = "the device's RX ring (ethtool -G)",
@@ -36,22 +31,19 @@ int careful_window(uint32_t receive_buffers, uint32_t bound, uint32_t peers, uin
 {
 	uint32_t window = receive_buffers / peers;
 
-	if (window < WINDOW_MIN) {
-		snprintf(error->text, sizeof(error->text),
-			 "%u peers need %u receive buffers (%d each), but only %u are available, "
-			 "because of %s: use fewer --peers, or raise that limit",
-			 peers, peers * WINDOW_MIN, WINDOW_MIN, receive_buffers, bound_name(bound));
-		return -ENOBUFS;
-	}
-	if (frame_buffers > window_cost_max(window)) {
-		snprintf(
-			error->text, sizeof(error->text),
+	if (window < WINDOW_MIN)
+		return explain_option(
+			error, -ENOBUFS, bound == CAREFUL_BOUND_UMEM ? "rx_buffers" : "peers",
+			"%u peers need %u receive buffers (%d each), but only %u are available, "
+			"because of %s: use fewer peers, or raise that limit",
+			peers, peers * WINDOW_MIN, WINDOW_MIN, receive_buffers, bound_name(bound));
+	if (frame_buffers > window_cost_max(window))
+		return refuse(
+			error, -EMSGSIZE, peers,
 			"MTU %u: a frame fills %u receive buffers, but a window of %u (%u buffers for "
-			"%u peers) allows at most %u: use a smaller MTU, fewer --peers or more --rx-buffers",
+			"%u peers) allows at most %u: use a smaller MTU, fewer peers or more buffers",
 			mtu, frame_buffers, window, receive_buffers, peers,
 			window_cost_max(window));
-		return -EMSGSIZE;
-	}
 	return (int)window;
 }
 
@@ -63,13 +55,11 @@ int link_window(struct link *link, const struct careful_options *options,
 	uint32_t buffers = queue->info.receive_buffers;
 	int rc;
 
-	if (options->reserve >= buffers || options->reserve > RESERVE_MAX) {
-		snprintf(error->text, sizeof(error->text),
-			 "a reserve of %u of the %u guaranteed receive buffers leaves none for "
-			 "windows: use a smaller --reserve",
-			 options->reserve, buffers);
-		return -ENOBUFS;
-	}
+	if (options->reserve >= buffers || options->reserve > RESERVE_MAX)
+		return refuse(error, -ENOBUFS, reserve,
+			      "%u of the %u guaranteed receive buffers leave none for "
+			      "windows: reserve fewer",
+			      options->reserve, buffers);
 	rc = careful_window(buffers - options->reserve, queue->info.receive_bound, options->peers,
 			    queue->port->mtu, cost, error);
 	if (rc < 0)
@@ -89,11 +79,11 @@ static int check_send_buffers(const struct queue *queue, struct careful_error *e
 
 	if (queue->tx_chunks >= need)
 		return 0;
-	snprintf(error->text, sizeof(error->text),
-		 "MTU %u: a frame needs %u send buffers, and an update needs one more; there are "
-		 "%u: use more --tx-buffers, or a smaller MTU",
-		 queue->port->mtu, need - LINK_CHUNKS_FREE_MIN, queue->tx_chunks);
-	return -ENOBUFS;
+	return refuse(
+		error, -ENOBUFS, tx_buffers,
+		"MTU %u: a frame needs %u send buffers, and an update needs one more; there are "
+		"%u: use more, or a smaller MTU",
+		queue->port->mtu, need - LINK_CHUNKS_FREE_MIN, queue->tx_chunks);
 }
 
 static void link_init_buffers(struct link *link)
@@ -157,7 +147,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 	    !link->dirty || !link->kept || !link->kept_lists || !link->kept_free || !link->pool ||
 	    !link->pool_free || link_lend_init(link)) {
 		link_deinit(link);
-		return link_refuse(error, -ENOMEM, "out of memory");
+		return explain(error, -ENOMEM, "out of memory");
 	}
 	link_init_buffers(link);
 	for (uint32_t i = 0; i < link->peers_max; i++) {
@@ -179,7 +169,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 	if (reservation_init(link, options->reserve) || reorder_init(link) ||
 	    (options->protocol == CAREFUL_PROTOCOL_TRADITIONAL && traditional_init(link))) {
 		link_deinit(link);
-		return link_refuse(error, -ENOMEM, "out of memory");
+		return explain(error, -ENOMEM, "out of memory");
 	}
 	link->port->ops->random(link->port, &link->incarnation, sizeof(link->incarnation));
 	link->port->ops->random(link->port, link->secret, sizeof(link->secret));

@@ -28,11 +28,9 @@ static int connect_to(struct attached *a, const char *path, struct careful_error
 			       "try again",
 			       path);
 	if (rc == -EACCES || rc == -EPERM)
-		return explain(error, rc,
-			       "%s: only root may connect (sudo), or the group of up --group",
-			       path);
+		return explain(error, rc, "%s: only root and carefuld's group may connect", path);
 	if (rc == -ENOENT || rc == -ECONNREFUSED)
-		return explain(error, rc, "%s: carefuld is not running (carefulctl up)", path);
+		return explain(error, rc, "%s: carefuld is not running", path);
 	return explain(error, rc, "%s: %s", path, strerror(-rc));
 }
 
@@ -263,7 +261,7 @@ int careful_attach(const struct careful_attach_options *options, struct careful 
 	int rc;
 
 	error = error ? error : &unused;
-	error->text[0] = 0;
+	*error = (struct careful_error){ 0 };
 	if (!c || !a || !options->path) {
 		rc = c && a ? -EINVAL : -ENOMEM;
 		free(c);

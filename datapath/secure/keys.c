@@ -78,7 +78,7 @@ static int read_secret(const char *directory, const char *name, char *text, uint
 	if (rc)
 		return rc;
 	if (!read_key(text, &end, key) || end[strspn(end, " \t\r\n")])
-		return explain(error, -EINVAL, "%s/%s: must be one key in base64 (carefulctl key)",
+		return explain(error, -EINVAL, "%s/%s: must be one key of 32 bytes in base64",
 			       directory, name);
 	return 0;
 }

@@ -48,12 +48,12 @@ int seal_rules_read(struct seal_rules *rules, const char *text, struct careful_e
 		int rc = read_rule(rules, text, bytes);
 
 		if (rc == -E2BIG)
-			return explain(error, rc, "--seal %.*s: there can be at most %u hosts",
-				       (int)bytes, text, SEAL_RULES_MAX);
+			return refuse(error, rc, seal, "%.*s: there can be at most %u hosts",
+				      (int)bytes, text, SEAL_RULES_MAX);
 		if (rc)
-			return explain(
-				error, rc,
-				"--seal %.*s: must be off, auth or encrypt, with @ADDRESS for a single peer",
+			return refuse(
+				error, rc, seal,
+				"%.*s: must be off, auth or encrypt, with @ADDRESS for a single peer",
 				(int)bytes, text);
 		text = text[bytes] ? text + bytes + 1 : NULL;
 	}

@@ -24,7 +24,7 @@ static void node_init(struct world *world, int index)
 		.stall_ms = 30000,
 		.name = "explored",
 	};
-	struct careful_error error = { "" };
+	struct careful_error error = { 0 };
 
 	node->world = world;
 	node->index = (uint8_t)index;

@@ -225,7 +225,7 @@ int carefuld_connect(uid_t user)
 void carefuld_open(struct node *node)
 {
 	const struct block_export_options export = { .path = carefuld.base, .writable = true };
-	struct careful_error error = { "" };
+	struct careful_error error = { 0 };
 	int rc;
 
 	if (!node->cluster->scenario.clients || node->port > CLIENTS_SERVER)

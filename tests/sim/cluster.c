@@ -86,7 +86,7 @@ void cluster_start(struct node *node)
 	struct scenario *s = &cluster->scenario;
 	struct engine_base base = { .storage = &node->files.storage, .limits = s->limits };
 	struct careful_options options = s->options;
-	struct careful_error error = { "" };
+	struct careful_error error = { 0 };
 
 	options.protocol |= s->protocols[node->port];
 	if (options.protocol == CAREFUL_PROTOCOL_TRADITIONAL)

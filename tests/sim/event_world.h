@@ -69,7 +69,7 @@ static inline void world_start(struct world *w, uint32_t port)
 		.storage = &node->files.storage,
 		.limits = w->limits,
 	};
-	struct careful_error error = { "" };
+	struct careful_error error = { 0 };
 
 	files_init(&node->files, 0);
 	CHECK_EQ(sim_open(w->sim, port, ++node->life, &w->shape, &w->options, &base.queue, &error),

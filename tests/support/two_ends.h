@@ -26,7 +26,7 @@ static inline void open_side(int side)
 		.instance = instance,
 		.xdp_mode = setting->mode,
 	};
-	struct careful_error error = { "" };
+	struct careful_error error = { 0 };
 	struct queue *queue;
 	int rc;
 

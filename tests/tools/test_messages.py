@@ -15,7 +15,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Calls in C whose first string is a message.
-_C_CALL = re.compile(r"\b(?:log_line|explain|refuse\w*|refused|snprintf)\(")
+_C_CALL = re.compile(
+    r"\b(?:log_line|explain|refuse\w*|refused|snprintf)\("
+    r'|\bexplain_option\([^";]+"\w+"(?: : "\w+")?,'
+)
 _C_STRING = re.compile(r"""[^"';]{0,160}?((?:"(?:[^"\\]|\\.)*"\s*(?:PRI\w+\s*)?)+)""")
 #: Calls in Python that show their strings: findings, notes and warnings, refusals, errors.
 _CALL = re.compile(
@@ -42,6 +45,8 @@ _ODD = {
 }
 _START = re.compile(r"(?:of|who|whose|what|where|whether) (?!is not)")
 WORDS_MAX = 35
+#: Words for the edges alone: an option of a command line, carefulctl or one of its commands.
+_COMMAND_LINE = re.compile(r"--[a-z]|carefulctl|`(?:up|down|status|doctor)`")
 
 
 class Message(NamedTuple):
@@ -175,6 +180,26 @@ def test_messages__are_plain() -> None:
     ):
         assert any(text in one.text for one in found), text
     assert not faults, "\n".join(faults)
+
+
+def _command_line(source: str) -> list[str]:
+    """Returns the strings of C that name an option of a command line, or a command."""
+    code = re.sub(r"/\*.*?\*/|//[^\n]*", "", source, flags=re.S)
+    return [one for one in re.findall(r'"(?:[^"\\\n]|\\.)*"', code) if _COMMAND_LINE.search(one)]
+
+
+def test_messages__low_layers_name_no_command_line() -> None:
+    """libcareful names an option by its field of struct careful_options; its users spell it."""
+    low = {
+        path: found
+        for path in (ROOT / "datapath").rglob("*.[ch]")
+        if "daemon" not in path.relative_to(ROOT).parts
+        and (found := _command_line(path.read_text()))
+    }
+    assert not low
+    for text in ("use fewer --peers", "not running (carefulctl up)", "only `up` shows it"):
+        assert _command_line(f'/* "--x" */\nreturn explain(error, rc, "%s: "\n"{text}", a);')
+    assert not _command_line('/* --x */ f("ip link -- set"); // "--x"')
 
 
 @pytest.mark.parametrize("folder", ["cli", "control"])

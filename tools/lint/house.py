@@ -61,7 +61,7 @@ FOLDERS = {
     "events": {"engine", "message", "link"},
     "files": {"engine", "storage", "base"},
     "lend": {"engine", "base"},
-    "link": {"device", "secure"},
+    "link": {"device", "secure", "base"},
     "local": {"engine", "base"},
     "measure": {"engine"},
     "memory": {"engine", "base"},

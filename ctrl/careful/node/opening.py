@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 
-from careful._abi import CData, ffi, lib
+from careful._abi import CData, error_text, ffi, lib
 from careful.errors import check
 
 
@@ -20,10 +19,11 @@ def _carefuld_on(ifname: str) -> str:
     return f"carefuld runs on {ifname}: {ways}, or carefulctl down {ifname}"
 
 
-def _in_python(text: str) -> str:
-    """Rewrites C's error text with the option names of open()."""
-    text = re.sub(r"--([a-z][a-z-]+)", lambda option: option[1].replace("-", "_"), text)
-    return text.replace(f"process {os.getpid()}; end it", "this program itself; close() it")
+#: Advice for a user of Python, by whether the instance is attached, and errno.
+_ADVICE = {
+    (False, errno.ENOKEY): " (carefulctl key new, then keys=DIR)",
+    (True, errno.EACCES): " (carefulctl up --group)",
+}
 
 
 def open_instance(options: dict[str, object], name: str) -> CData:
@@ -38,7 +38,7 @@ def open_instance(options: dict[str, object], name: str) -> CData:
         setattr(raw, field, raw_value)
     instance, error = ffi.new("struct careful **"), ffi.new("struct careful_error *")
     rc = (lib.careful_attach if is_attached else lib.careful_open)(raw, instance, error)
-    text = _in_python(ffi.string(error.text).decode(errors="replace"))
+    text = error_text(error) + _ADVICE.get((is_attached, -rc), "")
     if rc == -errno.EBUSY and not is_attached:
         text = _carefuld_on(str(options["ifname"])) or text
     check(rc, "" if name in text else name, text)

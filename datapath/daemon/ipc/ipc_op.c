@@ -152,7 +152,7 @@ static int answer_use(struct ipc_client *client, struct ipc_op *op, struct ipc_q
 static int reload(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	struct ipc *ipc = client->ipc;
-	struct careful_error error = { "" };
+	struct careful_error error = { 0 };
 
 	if (client->uid)
 		return -EPERM;

@@ -46,7 +46,7 @@ static int take_lock(struct rundir *dir, struct careful_error *error)
 		return 0;
 	if (errno != EWOULDBLOCK)
 		return explain(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
-	lock_holder_name(dir->lock_fd, holder);
+	lock_holder_name(lock_holder(dir->lock_fd), holder);
 	return explain(error, -EBUSY, "%s: a carefuld runs there already: %s", dir->path, holder);
 }
 

@@ -415,7 +415,7 @@ static bool has_choice(const struct careful_device_info *device,
 /* Applies the remembered mode. Returns false if there is none. */
 static bool apply_remembered(struct trial *t, const char *driver)
 {
-	struct careful_error why = { "" };
+	struct careful_error why = { 0 };
 	uint32_t mode = CAREFUL_XDP_AUTO;
 	int rc = xdp_recall(t->state_dir, driver, &mode, &why);
 

@@ -55,18 +55,18 @@ static int check_options(const struct check_input *in)
 	size_t most = XSK_INSTANCE_BYTES - 1 - (o->queues > 1 ? QUEUE_SUFFIX_BYTES : 0);
 
 	if (!rx || !is_buffer_count(o->tx_buffers))
-		return explain(in->error, -EINVAL, "%s buffers %u: must be a power of two up to %u",
-			       rx ? "send" : "receive", rx ? o->tx_buffers : o->rx_buffers,
-			       CAREFUL_BUFFERS_MAX);
+		return explain_option(in->error, -EINVAL, rx ? "tx_buffers" : "rx_buffers",
+				      "%u must be a power of two up to %u",
+				      rx ? o->tx_buffers : o->rx_buffers, CAREFUL_BUFFERS_MAX);
 	if (o->port > 65535)
-		return explain(in->error, -EINVAL, "port %u: the largest is 65535", o->port);
+		return refuse(in->error, -EINVAL, port, "%u is more than 65535", o->port);
 	if (o->peers > CAREFUL_PEERS_MAX)
-		return explain(in->error, -EINVAL, "peers %u: at most %u", o->peers,
-			       CAREFUL_PEERS_MAX);
+		return refuse(in->error, -EINVAL, peers, "%u is more than %u", o->peers,
+			      CAREFUL_PEERS_MAX);
 	if (!name || !name[0] || strlen(name) > most || strchr(name, '/') || name[0] == '.')
-		return explain(in->error, -EINVAL,
-			       "instance \"%s\": needs 1 to %zu characters, no / or leading dot",
-			       name ? name : "", most);
+		return refuse(in->error, -EINVAL, instance,
+			      "\"%s\" needs 1 to %zu characters, no / or leading dot",
+			      name ? name : "", most);
 	return explain(in->error, 0, "instance %s", name);
 }
 
@@ -116,12 +116,12 @@ static int check_queue(const struct check_input *in)
 
 	most = most < CAREFUL_SPREAD_MAX ? most : CAREFUL_SPREAD_MAX;
 	if (queues > 1 && queues > most)
-		return explain(in->error, -EINVAL,
-			       "%s has %u receive and %u send queues: --queues can be at most %u",
-			       netdev->name, netdev->rx_queues, netdev->tx_queues, most);
+		return refuse(in->error, -EINVAL, queues,
+			      "%s has %u receive and %u send queues: use at most %u", netdev->name,
+			      netdev->rx_queues, netdev->tx_queues, most);
 	if (queues > 1 && queue >= queues)
-		return explain(in->error, -EINVAL, "queue %u of --queues %u: the last is queue %u",
-			       queue, queues, queues - 1);
+		return refuse(in->error, -EINVAL, queue, "%u is too large for %u queues", queue,
+			      queues);
 	if (queue >= netdev->rx_queues)
 		return explain(in->error, -EINVAL, "%s has no receive queue %u; the last is %u",
 			       netdev->name, queue, netdev->rx_queues - 1);
@@ -190,7 +190,7 @@ static int check_zerocopy(const struct check_input *in)
 	port.xdp_mode = generic ? CAREFUL_XDP_GENERIC : CAREFUL_XDP_NATIVE;
 	if (generic || port.netdev.zerocopy_broken)
 		return xsk_refuse_zerocopy(&port, -EOPNOTSUPP, in->error);
-	return explain(in->error, -EAGAIN, "only `up` shows whether driver %s has it",
+	return explain(in->error, -EAGAIN, "only an attempt shows whether driver %s has it",
 		       port.netdev.driver);
 }
 
@@ -237,7 +237,7 @@ int careful_check(const struct careful_options *options, uint32_t check,
 int xsk_check_all(const struct careful_options *options, struct netdev *netdev,
 		  struct careful_error *error)
 {
-	struct careful_error result = { "" };
+	struct careful_error result = { 0 };
 	struct check_input input;
 	int rc = 0;
 
@@ -250,7 +250,7 @@ int xsk_check_all(const struct careful_options *options, struct netdev *netdev,
 		rc = rc > 0 ? 0 : rc;
 	}
 	if (rc)
-		explain(error, rc, "%s", result.text);
+		explain_option(error, rc, result.option, "%s", result.text);
 	*netdev = input.port.netdev;
 	return rc;
 }

@@ -159,7 +159,7 @@ static int check_bpffs(struct careful_error *error)
 			error, -EPERM,
 			"no bpffs is mounted, and mounting it needs CAP_SYS_ADMIN: `mount -t bpf bpf " BPFFS_DIR
 			"`");
-	return explain(error, 0, "is not mounted yet; `up` mounts it");
+	return explain(error, 0, "is not mounted yet; careful mounts it");
 }
 
 static int check_run(struct careful_error *error)

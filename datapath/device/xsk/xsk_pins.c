@@ -45,11 +45,11 @@ static int try_lock(struct xsk_port *port, const char *path, struct careful_erro
 	if (fd < 0)
 		return explain(error, -errno, "%s: %s", path, strerror(errno));
 	if (flock(fd, LOCK_EX | LOCK_NB)) {
-		lock_holder_name(fd, holder);
+		lock_holder_name(lock_holder(fd), holder);
 		close(fd);
-		return explain(error, -EBUSY,
-			       "instance %s is in use by %s; end it, or choose another --instance",
-			       port->instance, holder);
+		return refuse(error, -EBUSY, instance,
+			      "%s is in use by %s; close it, or choose another name",
+			      port->instance, holder);
 	}
 	if (fstat(fd, &locked) || stat(path, &named) || locked.st_ino != named.st_ino) {
 		close(fd);
@@ -120,7 +120,7 @@ static int find_owner(int dir, const char *file, uint32_t ifindex)
 int xsk_lock_check(const struct xsk_port *port, struct careful_error *error)
 {
 	DIR *dir = opendir(RUN_DIR);
-	char instance[XSK_INSTANCE_BYTES];
+	char instance[XSK_INSTANCE_BYTES], holder[LOCK_HOLDER_BYTES];
 	struct dirent *entry;
 	int owner = 0;
 
@@ -138,8 +138,9 @@ int xsk_lock_check(const struct xsk_port *port, struct careful_error *error)
 		closedir(dir);
 	if (!owner)
 		return 0;
-	return explain(error, -EBUSY, "%s is in use by instance %s, process %d; end it",
-		       port->netdev.name, instance, owner);
+	lock_holder_name(owner, holder);
+	return explain(error, -EBUSY, "%s is in use by instance %s, %s; close it",
+		       port->netdev.name, instance, holder);
 }
 
 bool xsk_pins_mounted(void)

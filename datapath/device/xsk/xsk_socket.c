@@ -246,20 +246,21 @@ int xsk_refuse_zerocopy(const struct xsk_port *port, int rc, struct careful_erro
 	const char *ifname = port->netdev.name, *driver = port->netdev.driver;
 
 	if (port->xdp_mode != CAREFUL_XDP_NATIVE)
-		return explain(
-			error, -EOPNOTSUPP,
-			"%s: zero-copy needs native XDP, %s%s; omit --require-zerocopy", ifname,
-			port->native_refused[0] ? "which was refused: " : "and --xdp is generic",
-			port->native_refused);
+		return refuse(error, -EOPNOTSUPP, require_zerocopy,
+			      "%s: zero-copy needs native XDP, %s%s; or let frames be copied",
+			      ifname,
+			      port->native_refused[0] ? "which was refused: " :
+							"but the XDP mode is generic",
+			      port->native_refused);
 	if (port->netdev.zerocopy_broken)
-		return explain(error, -EOPNOTSUPP,
-			       "%s: with zero-copy, driver %s wakes the wrong interrupt, so that "
-			       "no frame passes: boot Linux 7.0, which fixes that, or omit "
-			       "--require-zerocopy",
-			       ifname, driver);
-	return explain(error, -EOPNOTSUPP,
-		       "%s: driver %s refuses zero-copy (%s): %s; or omit --require-zerocopy",
-		       ifname, driver, strerror(-rc), xsk_zerocopy_advice(driver, rc));
+		return refuse(
+			error, -EOPNOTSUPP, require_zerocopy,
+			"%s: with zero-copy, driver %s wakes the wrong interrupt, so that no frame "
+			"passes: boot Linux 7.0, which fixes that, or let frames be copied",
+			ifname, driver);
+	return refuse(error, -EOPNOTSUPP, require_zerocopy,
+		      "%s: driver %s refuses zero-copy (%s): %s; or let frames be copied", ifname,
+		      driver, strerror(-rc), xsk_zerocopy_advice(driver, rc));
 }
 
 static int refuse_bind(const struct xsk_queue *xsk, int rc, bool require_zerocopy,

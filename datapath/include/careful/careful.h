@@ -44,9 +44,12 @@ enum {
 	CAREFUL_REGIONS_MAX = 4096,
 };
 
-/* One line for a person; a function that fails at set-up fills it. */
+/* One line for a person; a function that fails at set-up fills it. `option` names the field of
+ * struct careful_options that the text is about, or is NULL. The text does not repeat the name:
+ * write the name first, as your users spell it. */
 struct careful_error {
 	char text[CAREFUL_ERROR_BYTES];
+	const char *option;
 };
 
 enum careful_xdp_mode {

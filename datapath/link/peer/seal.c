@@ -3,6 +3,7 @@
  * copied to link->seal_flat. */
 #include "link/link_private.h"
 #include "link/peer/peers.h"
+#include "base/error.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -26,10 +27,8 @@ int seal_init(struct link *link, const char *rules, struct careful_error *error)
 		return rc;
 	link->seals = calloc(link->peers_max, sizeof(*link->seals));
 	link->seal_flat = malloc(LINK_HDR_BYTES + (1 << 16) + END_BYTES);
-	if (!link->seals || !link->seal_flat || !aead_ciphers()) {
-		snprintf(error->text, sizeof(error->text), "out of memory");
-		return -ENOMEM;
-	}
+	if (!link->seals || !link->seal_flat || !aead_ciphers())
+		return explain(error, -ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < link->peers_max; i++)
 		link->sessions[i].seal = &link->seals[i];
 	return 0;

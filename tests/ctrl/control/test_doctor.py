@@ -167,8 +167,12 @@ def test_doctor__fix_leaves_one_queue_if_none_can_be_steered_to(wired: Host) -> 
 @pytest.mark.parametrize(
     ("mtu", "peers", "said"),
     [
-        (1500, 129, "129 peers need 516 receive buffers (4 each), but only 512 are available"),
-        (9000, 128, "MTU 9000: a frame fills 3 receive buffers, but a window of 4"),
+        (
+            1500,
+            129,
+            "--rx-buffers: 129 peers need 516 receive buffers (4 each), but only 512 are available",
+        ),
+        (9000, 128, "--peers: MTU 9000: a frame fills 3 receive buffers, but a window of 4"),
     ],
 )
 def test_doctor__window_is_too_small(
@@ -219,10 +223,13 @@ def test_doctor__zero_copy_is_required(wired: Host, tmp_path: Path) -> None:
     config = tmp_path / "careful.toml"
     config.write_text('[up]\nrequire_zerocopy = true\nxdp = "generic"\n')
     environment = ["env", f"CAREFUL_CONFIG={config}"]
-    assert "zero-copy needs native XDP, and --xdp is generic" in failure(wired, *environment)
+    assert (
+        "--require-zerocopy: q1: zero-copy needs native XDP, but the XDP mode is generic"
+        in failure(wired, *environment)
+    )
     config.write_text("[up]\nrequire_zerocopy = true\n")
     shown = wired.lab.run("h1", *environment, "carefulctl", "doctor", "q1").stdout
-    assert "?     zero-copy  only `up` shows whether driver veth has it" in shown
+    assert "?     zero-copy  only an attempt shows whether driver veth has it" in shown
     assert doctor(wired, "q1")["zero-copy"][0] == "ok"
     wired.ctl("up", "q1")
     try:
@@ -312,7 +319,7 @@ def test_up__mounts_bpffs_below_a_read_only_sys(wired: Host) -> None:
     without = mounted("umount -l /sys/fs/bpf", "mount -o remount,bind,ro /sys")
     command = "carefulctl doctor --json q1 && carefulctl up q1 && carefulctl down q1"
     done = wired.lab.run("h1", *without, "sh", "-c", command)
-    assert "is not mounted yet; `up` mounts it" in done.stdout
+    assert "is not mounted yet; careful mounts it" in done.stdout
 
 
 def test_doctor__io_uring_is_denied(wired: Host) -> None:

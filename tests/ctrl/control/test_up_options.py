@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from careful._abi import ffi, lib
 from careful.control.options.up_options import OPTIONS, kind, word
 
+DATAPATH = Path(__file__).resolve().parents[3] / "datapath"
 #: What `up` decides itself.
 OF_CAREFULD = {"ifname", "instance", "run-dir", "state-dir", "log", "ready-fd", "foreground"}
 
@@ -63,3 +65,11 @@ def test_buffers__are_those_of_the_library(name: str) -> None:
             ffi.new("struct careful_options *", given), lib.CAREFUL_CHECK_OPTIONS, ffi.NULL
         )
         assert rc == (0 if allowed else -errno.EINVAL)
+
+
+def test_refused__libcareful_names_options_as_up_does() -> None:
+    """carefuld and carefulctl spell the field that an error of libcareful names."""
+    source = "".join(one.read_text() for one in DATAPATH.rglob("*.c"))
+    named = set(re.findall(r"\brefuse\([^,;]+,[^,;]+,\s*(\w+),", source))
+    assert {"peers", "queues", "require_zerocopy", "seal"} <= named
+    assert named <= {"instance", *OPTIONS}

@@ -68,7 +68,7 @@ def close(node: Node) -> None:
     data = bytearray(10)
     node.register(data)
     pins = Path("/sys/fs/bpf/careful") / node.instance
-    with fails(errno.EBUSY, "this program itself; close() it"):
+    with fails(errno.EBUSY, "instance: ", "is in use by this program itself; close it"):
         careful.open("eth1")
     node.close()
     assert ended == [waiting]
@@ -102,10 +102,12 @@ def options(node: Node) -> None:
         careful.open("eth1", wait="fast")
     with fails(errno.EINVAL, "eth1", "peers = -1"):
         careful.open("eth1", peers=-1)
-    with fails(errno.EINVAL, "eth1: receive buffers 100: must be a power of two"):
+    with fails(errno.EINVAL, "eth1: rx_buffers: 100 must be a power of two"):
         careful.open("eth1", rx_buffers=100)
-    with fails(errno.ENOBUFS, "eth1", "fewer peers"):
+    with fails(errno.ENOBUFS, "eth1: rx_buffers: 200 peers need 800", "fewer peers"):
         careful.open("eth1", peers=200)
+    with fails(errno.ENOKEY, "eth1: seal: needs keys", "keys=DIR"):
+        careful.open("eth1", seal="auth", keys="none")
     with fails(errno.ENOENT, "/no/careful.toml"):
         careful.open("eth1", config="/no/careful.toml")
     gc.disable()

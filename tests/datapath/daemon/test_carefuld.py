@@ -370,7 +370,11 @@ def test_passed__to_another_process(daemon: Daemon, passed: Passed) -> None:
         (["--cpu", "4000"], "--cpu 4000"),
         (["--queue", "63"], "queue"),
         (["--require-zerocopy"], "zero"),
-        (["--seal", ",".join(f"auth@10.0.0.{i}" for i in range(100))], "--seal needs keys: "),
+        (["--tx-buffers", "100"], "--tx-buffers: 100 must be a power of two"),
+        (
+            ["--seal", ",".join(f"auth@10.0.0.{i}" for i in range(100))],
+            "--seal: needs keys: carefulctl key new",
+        ),
         (["--log", "/proc/nonexistent/log"], "/proc/nonexistent/log: No such file"),
     ],
 )

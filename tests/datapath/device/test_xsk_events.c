@@ -18,7 +18,7 @@ static struct port *ports[2];
 
 static void open_sides(int sides)
 {
-	struct careful_error error = { "" };
+	struct careful_error error = { 0 };
 	char instance[32];
 	const struct careful_options options = { .ifname = "eth1", .instance = instance };
 

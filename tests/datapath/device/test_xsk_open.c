@@ -66,6 +66,14 @@ static void refused(const struct careful_options *options, int want, const char 
 	CHECK(strlen(error.text) < sizeof(error.text) - 1);
 }
 
+/* The same, about an option. */
+static void refused_option(const struct careful_options *options, const char *option,
+			   const char *words)
+{
+	refused(options, -EINVAL, words);
+	CHECK(error.option && !strcmp(error.option, option));
+}
+
 static bool exists(const char *format)
 {
 	char path[128];
@@ -197,23 +205,29 @@ static void test_open__bad_options(void)
 	options = defaults();
 	options.queue = 7;
 	refused(&options, -EINVAL, "eth1 has no receive queue 7");
+	CHECK(!error.option);
+	options.queues = 1 + 1;
+	refused_option(&options, "queues", "send queues: use at most 1");
 	options = defaults();
 	options.rx_buffers = 500;
-	refused(&options, -EINVAL, "receive buffers 500: must be a power of two");
+	refused_option(&options, "rx_buffers", "500 must be a power of two up to");
+	options = defaults();
+	options.tx_buffers = 3;
+	refused_option(&options, "tx_buffers", "3 must be a power of two up to");
 	options = defaults();
 	options.peers = 257;
-	refused(&options, -EINVAL, "peers 257: at most 256");
+	refused_option(&options, "peers", "257 is more than 256");
 	options = defaults();
 	options.port = 70000;
-	refused(&options, -EINVAL, "port 70000");
+	refused_option(&options, "port", "70000 is more than 65535");
 	options = defaults();
 	options.instance = "../../etc";
-	refused(&options, -EINVAL, "no / or leading dot");
+	refused_option(&options, "instance", "no / or leading dot");
 	options = defaults();
 	options.require_zerocopy = 1;
 	refused(&options, -EOPNOTSUPP, "driver veth refuses zero-copy (Operation not supported)");
 	options.xdp_mode = CAREFUL_XDP_GENERIC;
-	refused(&options, -EOPNOTSUPP, "zero-copy needs native XDP, and --xdp is generic");
+	refused(&options, -EOPNOTSUPP, "zero-copy needs native XDP, but the XDP mode is generic");
 	expect_nothing_left();
 }
 
@@ -400,7 +414,7 @@ static void lacking(void (*take)(void), uint32_t check, int want, const char *wo
 	pid_t child = fork();
 
 	if (!child) {
-		struct careful_error said = { "" };
+		struct careful_error said = { 0 };
 		struct queue *queue;
 
 		pair_enter(&pair, 0);
@@ -462,7 +476,8 @@ static void test_open__instance_in_use(void)
 	struct queue *queue = open_good(&options);
 	char words[128];
 
-	snprintf(words, sizeof(words), "instance %s is in use by process %d", instance, getpid());
+	snprintf(words, sizeof(words), "%s is in use by this program itself; close it, or",
+		 instance);
 	refused(&options, -EBUSY, words);
 	/* The owner's pins and lock still exist … */
 	CHECK(exists("/sys/fs/bpf/careful/%s/peers"));
@@ -471,8 +486,8 @@ static void test_open__instance_in_use(void)
 	/* … also after a second instance tried the same interface. */
 	options.instance = "another";
 	options.port = 4711;
-	snprintf(words, sizeof(words), "eth1 is in use by instance %s, process %d; end it",
-		 instance, getpid());
+	snprintf(words, sizeof(words),
+		 "eth1 is in use by instance %s, this program itself; close it", instance);
 	refused(&options, -EBUSY, words);
 	CHECK(qdisc_is("pfifo ca00:"));
 	device_close(queue);

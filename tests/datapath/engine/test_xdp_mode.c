@@ -54,7 +54,7 @@ static uint32_t epochs(struct ends *ends)
 /* Changes the mode, and waits for the next epoch. */
 static int change(struct ends *ends, int side, uint32_t mode)
 {
-	struct careful_error error = { "" };
+	struct careful_error error = { 0 };
 	uint32_t before = epochs(ends);
 	int rc = -EAGAIN;
 
@@ -149,7 +149,7 @@ static struct careful *open_bridge(struct pair *pair)
 
 static void test_mode__a_refused_mode_changes_nothing(void)
 {
-	struct careful_error error = { "" };
+	struct careful_error error = { 0 };
 	struct pair pair;
 	struct careful *c = open_bridge(&pair);
 
@@ -195,7 +195,7 @@ static void drop_all(void)
 /* Needs no capability after opening, as xsk_mode.c states. */
 static void test_mode__needs_no_capability_after_opening(void)
 {
-	struct careful_error error = { "" };
+	struct careful_error error = { 0 };
 	struct ends ends;
 	int rc = -EAGAIN;
 

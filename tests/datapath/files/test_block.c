@@ -908,7 +908,7 @@ static void test_exports__several(void)
 static void test_serve__exports(void)
 {
 	struct block_export_options exports[2] = { { .path = "/proc/nonexistent", .name = "a" } };
-	struct careful_error error = { "" };
+	struct careful_error error = { 0 };
 	struct block_server *s;
 
 	c = fake_create();

@@ -185,7 +185,7 @@ static void test_export__use_is_counted(void)
 static void replace(const char *const *paths, const char *const *names, uint32_t n, int expected)
 {
 	struct block_export_options exports[3];
-	struct careful_error error = { "" };
+	struct careful_error error = { 0 };
 
 	for (uint32_t i = 0; i < n; i++)
 		exports[i] = (struct block_export_options){ .path = strdup(at(paths[i])),

@@ -17,7 +17,7 @@ static struct lend_server *server;
 static void start(uint64_t bytes, uint64_t host_bytes, uint32_t keep_ms)
 {
 	const struct lend_options options = { bytes, host_bytes, keep_ms };
-	struct careful_error error = { "" };
+	struct careful_error error = { 0 };
 
 	c = fake_create();
 	for (uint32_t i = 0; i < FAKE_PEERS; i++)

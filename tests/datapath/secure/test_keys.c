@@ -50,7 +50,8 @@ static void test_seal_rules__name_the_limit_of_hosts(void)
 		end += (size_t)sprintf(text + end, "auth@10.0.%u.%u", i / 256, i % 256) + 1;
 		CHECK_EQ(seal_rules_read(&rules, text, &error), i < SEAL_RULES_MAX ? 0 : -E2BIG);
 	}
-	CHECK(!strcmp(error.text, "--seal auth@10.0.1.0: there can be at most 256 hosts"));
+	CHECK(!strcmp(error.text, "auth@10.0.1.0: there can be at most 256 hosts"));
+	CHECK(!strcmp(error.option, "seal"));
 	CHECK_EQ(seal_rules_read(&rules, "on@10.0.0.1", &error), -EINVAL);
 	CHECK(strstr(error.text, "must be off, auth or encrypt"));
 }

@@ -92,7 +92,7 @@ def test_four_and_one__the_first_queue_serves(make_lab: MakeLab, tree: Path) -> 
     lab.run("h2", "carefulctl", "down", "eth1")
     refused = lab.run("h2", "carefulctl", "up", "eth1", "--queues", "2", check=False)
     assert refused.returncode
-    assert "--queues can be at most 1" in refused.stderr
+    assert "--queues: eth1 has 1 receive and 1 send queues: use at most 1" in refused.stderr
 
 
 @pytest.mark.parametrize("queue", [0, 2])

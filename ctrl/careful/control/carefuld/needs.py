@@ -6,8 +6,8 @@ import os
 import resource
 from collections.abc import Iterator
 
-from careful._abi import enum_names, ffi, lib
-from careful.control.options.up_options import OPTIONS, UpOptions
+from careful._abi import enum_names, error_text, ffi, lib
+from careful.control.options.up_options import OPTIONS, UpOptions, flag
 from careful.errors import CarefulError
 
 
@@ -30,7 +30,7 @@ def walk(
         if number < lib.CAREFUL_CHECKS and name not in skipped:
             error = ffi.new("struct careful_error *")
             code = lib.careful_check(raw, number, error)
-            yield name, code, ffi.string(error.text).decode(errors="replace")
+            yield name, code, error_text(error, flag)
 
 
 def of_the_machine(ifname: str, instance: str, options: UpOptions) -> None:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from careful._abi import ffi, lib
+from careful._abi import error_text, ffi, lib
 from careful.address import resolve
 from careful.control.carefuld import daemon, needs
 from careful.control.checks import option_checks, packet_route
@@ -25,7 +25,7 @@ from careful.control.host.links import Link
 from careful.control.instance import instances, maps, records, status
 from careful.control.instance.instances import Instance
 from careful.control.options import exports
-from careful.control.options.up_options import DEFAULTS, UpOptions
+from careful.control.options.up_options import DEFAULTS, UpOptions, flag
 from careful.control.tracing import bpf
 from careful.errors import LET_IN, CarefulError
 from careful.units import shown_bytes as size
@@ -238,7 +238,7 @@ def _window(link: Link, options: UpOptions) -> Finding:
     window = lib.careful_window(buffers, lib.CAREFUL_BOUND_UMEM, peers, link.mtu, cost, error)
     if window < 0:
         advice = "up --peers, --rx-buffers, or peers and rx_buffers in careful.toml"
-        return fail("window", records.printable_text(error.text), advice)
+        return fail("window", error_text(error, flag), advice)
     text = f"{window} buffers for each of {peers} peers; a frame of this MTU fills {cost}"
     return ok("window", text)
 

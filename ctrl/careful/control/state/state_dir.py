@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from careful._abi import CData, ffi, lib
+from careful._abi import error_text, ffi, lib
 from careful.control.options.config import Config
 from careful.jsonout import Json
 
@@ -49,7 +49,7 @@ class StateDir:
         size = lib.careful_state_read(*names, data, BYTES_MAX, error)
         if size < 0:
             if size != -errno.ENOENT:
-                self._say(error)
+                self._say(error_text(error))
             return {}
         try:
             content = json.loads(bytes(ffi.buffer(data, size)))
@@ -69,12 +69,11 @@ class StateDir:
         text, error = json.dumps(data).encode() + b"\n", ffi.new("struct careful_error *")
         names = os.fsencode(self.path), os.fsencode(name)
         if lib.careful_state_write(*names, text, len(text), error):
-            self._say(error)
+            self._say(error_text(error))
             return False
         return True
 
-    def _say(self, why: str | CData) -> None:
-        text = why if isinstance(why, str) else ffi.string(why.text).decode(errors="replace")
+    def _say(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
             self._warn(f"state {text}")
