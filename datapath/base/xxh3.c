@@ -16,6 +16,8 @@ static inline bool has_avx2(void)
 #endif
 }
 
+_Static_assert(sizeof(XXH3_state_t) == XXH3_BYTES, "the state's size");
+
 struct xxh3 *xxh3_create(void)
 {
 	return (struct xxh3 *)XXH3_createState();

@@ -7,6 +7,8 @@
 
 struct xxh3;
 
+enum { XXH3_BYTES = 576 }; /* of a state, which is aligned to 64 bytes */
+
 /* Returns NULL if memory is short. Reset the state before each use. */
 struct xxh3 *xxh3_create(void);
 void xxh3_free(struct xxh3 *state); /* may be NULL */

@@ -17,6 +17,19 @@ static struct message_in **slot_of(struct message_state *state, const struct lin
 	return &state->slots[frame->peer->slot * MESSAGE_SLOTS + slot];
 }
 
+static struct message_in *take(struct message_state *state)
+{
+	struct message_in *in = &state->ins[state->ins_count];
+
+	if (state->ins_free_count)
+		return state->ins_free[--state->ins_free_count];
+	assert(state->ins_count < state->ins_max); /* init_ins() bounds them */
+	in->state = state;
+	in->io.iov = in->iov;
+	in->hash = (struct xxh3 *)(state->hashes + (size_t)state->ins_count++ * XXH3_BYTES);
+	return in;
+}
+
 /* Begins a message with its first fragment. Returns NULL if the slot is in use or careful_am is
  * invalid. The caller sets sink, region and error. */
 struct message_in *message_in_open(struct message_state *state, const struct link_rxframe *frame)
@@ -30,8 +43,7 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	    (!frame->checked &&
 	     be32toh(frame->hdr.payload_crc) != link_crc32c(frame->body, MESSAGE_AM_BYTES)))
 		return NULL;
-	assert(state->ins_free_count); /* init_ins() bounds them */
-	in = state->ins_free[--state->ins_free_count];
+	in = take(state);
 	*slot = in;
 	in->slot = slot;
 	memcpy(&in->am, frame->body, MESSAGE_AM_BYTES);

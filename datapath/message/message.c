@@ -20,27 +20,19 @@ static int init_ins(struct message_state *state, uint32_t copies)
 	uint32_t n = slots + 2 * state->link->queue->rx_chunks + LINK_BATCH + copies;
 	uint32_t entries = state->link->queue->rx_chunks + copies;
 
+	/* The kernel backs the pages of messages and hashes that are used. */
 	state->ins = calloc(n, sizeof(*state->ins));
 	state->ins_free = calloc(n, sizeof(struct message_in *));
+	state->hashes = aligned_alloc(64, (size_t)n * XXH3_BYTES);
 	state->slots = calloc(slots, sizeof(struct message_in *));
 	state->entries = calloc(entries, sizeof(*state->entries));
-	if (!state->ins || !state->ins_free || !state->slots || !state->entries)
+	if (!state->ins || !state->ins_free || !state->hashes || !state->slots || !state->entries)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < entries; i++) {
 		state->entries[i].next = state->entries_free;
 		state->entries_free = &state->entries[i];
 	}
-	state->ins_count = n;
-	for (uint32_t i = 0; i < n; i++) {
-		struct message_in *in = &state->ins[i];
-
-		in->state = state;
-		in->io.iov = in->iov;
-		state->ins_free[state->ins_free_count++] = in;
-		in->hash = xxh3_create();
-		if (!in->hash)
-			return -ENOMEM;
-	}
+	state->ins_max = n;
 	return 0;
 }
 
@@ -114,12 +106,11 @@ int message_init(struct message_state *state, struct link *link, struct storage 
 
 void message_deinit(struct message_state *state)
 {
-	for (uint32_t i = 0; state->ins && i < state->ins_count; i++)
-		xxh3_free(state->ins[i].hash);
 	for (uint32_t i = 0; state->outs && i < state->outs_share.count; i++)
 		xxh3_free(state->outs[i].hash);
 	free(state->ins);
 	free(state->ins_free);
+	free(state->hashes);
 	free(state->slots);
 	free(state->entries);
 	free(state->copies);

@@ -149,9 +149,10 @@ struct message_state {
 	struct message_out **outs_free;
 	struct message_frame *frames, *frames_free; /* one for each send buffer */
 	struct share outs_share;
-	struct message_in *ins;
+	struct message_in *ins; /* the first ins_count of ins_max have been used */
 	struct message_in **ins_free;
-	uint32_t ins_count, ins_free_count;
+	uint8_t *hashes; /* of ins */
+	uint32_t ins_count, ins_max, ins_free_count;
 	uint32_t late[MESSAGE_LATE]; /* late messages by region; two regions may share a count */
 	struct message_in **slots; /* MESSAGE_SLOTS for each peer: unfinished messages */
 	struct message_in *finished, **finished_tail;
