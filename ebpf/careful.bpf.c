@@ -166,34 +166,27 @@ static __noinline __u32 admit_group(const struct careful_hdr *hdr, __u32 frame_b
 	return careful_frame_admit_group(peer, hdr, frame_bytes, ip, end);
 }
 
-/* Not inlined, so that BTF has careful_hdr. */
-static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 frame_bytes)
+/* Admits a frame of this kind. Not inlined, so that BTF has careful_hdr. */
+static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 kind, __u32 frame_bytes,
+			      const __u8 *ip, const __u8 *end)
 {
 	struct careful_peer_entry *peer = find_peer(hdr);
 	__u32 verdict;
 
 	if (!peer)
 		return CAREFUL_XDP_DROP_NODE;
-	verdict = careful_frame_admit(peer, hdr, frame_bytes);
+	switch (kind) {
+	case CAREFUL_FRAME_SEALED:
+		verdict = careful_frame_admit_sealed(peer, hdr, frame_bytes);
+		break;
+	case CAREFUL_FRAME_GROUP:
+		if (peer->cookie != CAREFUL_BE64(hdr->cookie))
+			return admit_group(hdr, frame_bytes, ip, end);
+		__attribute__((fallthrough));
+	default: /* plain */
+		verdict = careful_frame_admit(peer, hdr, frame_bytes);
+	}
 	if (hdr->type >= CAREFUL_PING && careful_frame_is_valid(verdict))
-		careful_frame_stamp(peer, hdr, bpf_ktime_get_ns(), bpf_get_smp_processor_id());
-	return verdict;
-}
-
-/* Like classify(), for a sealed frame. */
-static __noinline __u32 classify_sealed(const struct careful_hdr *hdr, __u32 body_bytes,
-					__u32 frame_bytes)
-{
-	__u32 verdict = careful_frame_classify_sealed(hdr, body_bytes);
-	struct careful_peer_entry *peer;
-
-	if (verdict != CAREFUL_XDP_ADMITTED)
-		return verdict;
-	peer = find_peer(hdr);
-	if (!peer)
-		return CAREFUL_XDP_DROP_NODE;
-	verdict = careful_frame_admit_sealed(peer, hdr, frame_bytes);
-	if (verdict == CAREFUL_XDP_ADMITTED)
 		careful_frame_stamp(peer, hdr, bpf_ktime_get_ns(), bpf_get_smp_processor_id());
 	return verdict;
 }
@@ -202,19 +195,14 @@ static __noinline __u32 classify_sealed(const struct careful_hdr *hdr, __u32 bod
 static __always_inline __u32 classify(const struct careful_datagram *datagram, __u32 frame_bytes)
 {
 	const struct careful_hdr *hdr = (const void *)datagram->at;
-	__u32 verdict = careful_frame_readable(datagram);
+	__u32 kind = careful_frame_readable(datagram);
 
-	if (verdict != CAREFUL_XDP_ADMITTED)
-		return verdict;
-	verdict = careful_frame_classify(hdr, datagram->bytes - sizeof(*hdr));
-	if (verdict == CAREFUL_XDP_DROP_VERSION)
-		return classify_sealed(hdr, datagram->bytes - sizeof(*hdr), frame_bytes);
-	if (!careful_frame_is_valid(verdict))
-		return verdict;
-	verdict = admit(hdr, frame_bytes);
-	if (verdict == CAREFUL_XDP_DROP_COOKIE && hdr->flags & CAREFUL_F_BCAST_EVENT)
-		return admit_group(hdr, frame_bytes, careful_frame_ip(datagram), datagram->end);
-	return verdict;
+	if (kind != CAREFUL_XDP_ADMITTED)
+		return kind;
+	kind = careful_frame_classify(hdr, datagram->bytes - sizeof(*hdr));
+	if (kind < CAREFUL_FRAME_PLAIN)
+		return kind;
+	return admit(hdr, kind, frame_bytes, careful_frame_ip(datagram), datagram->end);
 }
 
 /* Reports whether the kernel would forward a datagram to another host. */

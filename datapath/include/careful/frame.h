@@ -25,6 +25,14 @@ enum {
 				   CAREFUL_F_BCAST_EVENT,
 };
 
+/* Kinds of frames, numbered above enum careful_xdp_counter. The cookie of a frame to a group is the
+ * group's; that of its repair, the session's. */
+enum careful_frame_kind {
+	CAREFUL_FRAME_PLAIN = CAREFUL_XDP_COUNTERS,
+	CAREFUL_FRAME_SEALED,
+	CAREFUL_FRAME_GROUP,
+};
+
 /* A UDP datagram in a frame.
  *
  * @frame:     start of the frame
@@ -325,12 +333,32 @@ CAREFUL_FRAME_FN __u32 careful_frame_body(const struct careful_hdr *hdr)
 	return bytes;
 }
 
-/* Checks a header that body_bytes follow. Only a ping has a stage limit; an update has no body.
- * Returns CAREFUL_XDP_ADMITTED, CAREFUL_XDP_PASS_PING for a ping that ends at XDP,
- * CAREFUL_XDP_DROP_TRAIN, or the fault. */
-CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_classify_any(const struct careful_hdr *hdr,
-								     __u32 body_bytes)
+/* Returns the kind of a frame whose header is valid, or CAREFUL_XDP_DROP_VERSION. */
+CAREFUL_FRAME_FN __u32 careful_frame_kind(const struct careful_hdr *hdr)
 {
+	if (hdr->version == CAREFUL_WIRE_VERSION)
+		return hdr->flags & CAREFUL_F_BCAST_EVENT ? CAREFUL_FRAME_GROUP :
+							    CAREFUL_FRAME_PLAIN;
+	return hdr->version == CAREFUL_WIRE_SEALED ? CAREFUL_FRAME_SEALED :
+						     CAREFUL_XDP_DROP_VERSION;
+}
+
+/* Classifies a frame by its header, which body_bytes follow. Only a ping has a stage limit; an
+ * update has no body. Frames outside the session, and frames to a group, are never sealed. Returns
+ * the kind (enum careful_frame_kind), or the fault (enum careful_xdp_counter). */
+CAREFUL_FRAME_FN __u32 careful_frame_classify(const struct careful_hdr *hdr, __u32 body_bytes)
+{
+	const __u32 kind = careful_frame_kind(hdr);
+
+	if (kind == CAREFUL_XDP_DROP_VERSION)
+		return kind;
+	if (kind == CAREFUL_FRAME_SEALED) {
+		if (body_bytes < sizeof(struct careful_seal_end))
+			return CAREFUL_XDP_DROP_SHORT;
+		if (hdr->flags & CAREFUL_F_BCAST_EVENT)
+			return CAREFUL_XDP_DROP_TYPE;
+		body_bytes -= sizeof(struct careful_seal_end);
+	}
 	if (CAREFUL_BE32(hdr->check) != careful_hdr_check(hdr))
 		return CAREFUL_XDP_DROP_CHECK;
 	if (hdr->type < CAREFUL_DATA || hdr->type > CAREFUL_ACK)
@@ -346,39 +374,12 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_classify_any(const struc
 	}
 	if (careful_frame_body(hdr) != body_bytes || (hdr->type == CAREFUL_UPDATE && body_bytes))
 		return CAREFUL_XDP_DROP_SHORT;
-	if (hdr->type == CAREFUL_TRAIN)
-		return CAREFUL_XDP_DROP_TRAIN;
-	return careful_frame_ends_at_xdp(hdr) ? CAREFUL_XDP_PASS_PING : CAREFUL_XDP_ADMITTED;
-}
-
-/* Like careful_frame_classify_any(), but refuses a sealed frame with CAREFUL_XDP_DROP_VERSION. */
-CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_classify(const struct careful_hdr *hdr,
-								 __u32 body_bytes)
-{
-	if (hdr->version != CAREFUL_WIRE_VERSION)
-		return CAREFUL_XDP_DROP_VERSION;
-	return careful_frame_classify_any(hdr, body_bytes);
-}
-
-/* Checks the readable part of a sealed frame: returns CAREFUL_XDP_ADMITTED or the fault. */
-CAREFUL_FRAME_FN enum careful_xdp_counter
-careful_frame_classify_sealed(const struct careful_hdr *hdr, __u32 body_bytes)
-{
-	enum careful_xdp_counter verdict;
-
-	if (hdr->version != CAREFUL_WIRE_SEALED)
-		return CAREFUL_XDP_DROP_VERSION;
-	if (body_bytes < sizeof(struct careful_seal_end))
-		return CAREFUL_XDP_DROP_SHORT;
-	verdict = careful_frame_classify_any(hdr, body_bytes - sizeof(struct careful_seal_end));
-	/* Frames outside the session, and frames to a group, are never sealed. */
-	if (verdict == CAREFUL_XDP_PASS_PING || verdict == CAREFUL_XDP_DROP_TRAIN ||
-	    hdr->flags & CAREFUL_F_BCAST_EVENT)
+	if (kind == CAREFUL_FRAME_SEALED && careful_frame_ends_at_xdp(hdr))
 		return CAREFUL_XDP_DROP_TYPE;
-	return verdict;
+	return kind;
 }
 
-/* Reports whether the header is valid, so that the session is checked next. */
+/* Reports whether a frame was admitted, or ends at XDP as it should. */
 CAREFUL_FRAME_FN int careful_frame_is_valid(enum careful_xdp_counter verdict)
 {
 	return verdict == CAREFUL_XDP_ADMITTED || verdict == CAREFUL_XDP_PASS_PING ||
@@ -405,7 +406,8 @@ CAREFUL_FRAME_FN int careful_frame_charge(struct careful_peer_entry *peer, __u32
  * the window after the last number that the engine took in order. A lost frame is sent again under
  * its number, so a number may arrive late or twice; the engine drops the second copy and adds its
  * buffers to may_fill again. The caller then calls careful_frame_stamp() for a ping or a train's
- * frame. Returns like careful_frame_classify(). */
+ * frame. Returns CAREFUL_XDP_ADMITTED, CAREFUL_XDP_PASS_PING for a ping that ends at XDP,
+ * CAREFUL_XDP_DROP_TRAIN, or the fault. */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_peer_entry *peer,
 							      const struct careful_hdr *hdr,
 							      __u32 frame_bytes)

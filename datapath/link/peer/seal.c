@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <careful/frame.h>
-
 enum {
 	END_BYTES = sizeof(struct careful_seal_end),
 	ASK_MS = 50, /* between two questions whether the peer has the keys */
@@ -199,21 +197,15 @@ static bool open_body(struct link *link, struct link_rxframe *frame, uint32_t by
 	return true;
 }
 
-/* Finds the session of a sealed frame and opens the frame. Returns like identify() in rx.c. bytes:
- * of the frame as it arrived. */
+/* Finds the session of a sealed frame with a valid header and opens the frame. Returns the counter of
+ * a drop, or CAREFUL_COUNTERS. bytes: of the frame as it arrived. */
 enum careful_counter seal_take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 {
-	enum careful_xdp_counter verdict =
-		careful_frame_classify_sealed(&frame->hdr, frame->body_total);
 	struct link_peer *peer = link_peer_with(link, &frame->hdr);
 
-	if (verdict != CAREFUL_XDP_ADMITTED)
-		return verdict == CAREFUL_XDP_DROP_CHECK ? CAREFUL_C_DROP_CHECK :
-							   CAREFUL_C_DROP_MALFORMED;
 	if (!peer || !peer->trailer)
 		return CAREFUL_C_DROP_COOKIE;
 	frame->peer = peer;
-	frame->epoch = peer->epoch;
 	if (!open_body(link, frame, frame->body_total - END_BYTES)) {
 		peer->flow.most += link_buffers(bytes, link->queue->buffer_bytes);
 		link_dirty(peer);

@@ -17,8 +17,10 @@ enum {
 	PREFETCH_LINES = 4, /* cache lines of each frame */
 };
 
-/* The result for a frame that waits: it is neither handed on nor dropped. */
-#define WAITS ((enum careful_counter)(CAREFUL_COUNTERS + 1))
+/* Results for a frame that traditional took and counted, and for one that waits: it is neither handed
+ * on nor dropped. */
+#define TAKEN ((enum careful_counter)(CAREFUL_COUNTERS + 1))
+#define WAITS ((enum careful_counter)(CAREFUL_COUNTERS + 2))
 
 #define PER_FRAME static inline __attribute__((always_inline))
 
@@ -95,31 +97,18 @@ PER_FRAME bool parse(struct link *link, struct link_rxframe *frame, uint32_t byt
 	return true;
 }
 
-/* Checks the header, unless XDP has already checked it. */
-PER_FRAME enum careful_xdp_counter classify(const struct link *link,
-					    const struct link_rxframe *frame)
+/* Returns the frame's kind, or a fault. Checks the header, unless XDP has already checked it. */
+PER_FRAME uint32_t classify(const struct link *link, const struct link_rxframe *frame)
 {
-	if (link->queue->frames_checked && frame->hdr.version == CAREFUL_WIRE_VERSION)
-		return CAREFUL_XDP_ADMITTED;
-	return careful_frame_classify(&frame->hdr, frame->body_total);
-}
+	uint32_t kind;
 
-/* Finds the session of the frame. Returns the counter of a drop, or CAREFUL_COUNTERS. */
-PER_FRAME enum careful_counter identify(struct link *link, struct link_rxframe *frame)
-{
-	switch (classify(link, frame)) {
-	case CAREFUL_XDP_ADMITTED:
-		break;
-	case CAREFUL_XDP_DROP_CHECK:
-		return CAREFUL_C_DROP_CHECK;
-	default: /* also frames without a sequence number, which must end at XDP */
-		return CAREFUL_C_DROP_MALFORMED;
-	}
-	frame->peer = link_peer_of(link, &frame->hdr);
-	if (!frame->peer)
-		return CAREFUL_C_DROP_COOKIE;
-	frame->epoch = frame->peer->epoch;
-	return CAREFUL_COUNTERS;
+	if (link->queue->frames_checked)
+		return careful_frame_kind(&frame->hdr);
+	kind = careful_frame_classify(&frame->hdr, frame->body_total);
+	/* Frames without a sequence number must end at XDP. */
+	return kind >= CAREFUL_FRAME_PLAIN && careful_frame_ends_at_xdp(&frame->hdr) ?
+		       CAREFUL_XDP_DROP_TYPE :
+		       kind;
 }
 
 /* Returns the counter of a dropped frame, or CAREFUL_COUNTERS. A gap or impossible credits end the
@@ -173,16 +162,20 @@ static inline enum careful_counter take_next(struct link_peer *peer)
 	return CAREFUL_COUNTERS;
 }
 
-static enum careful_counter admit(struct link_rxframe *frame)
+/* Admits a frame of a session; repair: of a frame to a group. */
+PER_FRAME enum careful_counter admit_session(struct link *link, struct link_rxframe *frame,
+					     bool repair)
 {
 	struct link_peer *peer = frame->peer;
 	enum flow_verdict verdict;
 	uint32_t missing = 0;
 
+	frame->epoch = peer->epoch;
+	if (link->traditional)
+		return link->traditional->ops->take(link, frame) ? TAKEN : WAITS;
 	OPERATION(OPERATION_TAKE);
 	verdict = flow_receive(&peer->flow, &frame->hdr, frame->cost, &missing);
-	if (frame->hdr.flags & CAREFUL_F_BCAST_EVENT && verdict == FLOW_NEXT &&
-	    !link_group_settle(frame))
+	if (repair && verdict == FLOW_NEXT && !link_group_settle(frame))
 		verdict = FLOW_BAD;
 	if (verdict != FLOW_NEXT)
 		return out_of_order(frame, verdict, missing);
@@ -191,16 +184,46 @@ static enum careful_counter admit(struct link_rxframe *frame)
 	return take_next(peer);
 }
 
-/* Checks a frame to a group, if its cookie names one. */
+/* Admits a frame to a group, or its repair: the cookie is the group's or the session's. */
 static enum careful_counter admit_group(struct link *link, struct link_rxframe *frame)
 {
 	enum flow_verdict verdict;
 	uint32_t missing;
 
-	if (!link_group_take(link, frame, &verdict, &missing))
+	frame->peer = link_peer_of(link, &frame->hdr);
+	if (frame->peer)
+		return admit_session(link, frame, true);
+	if (link->traditional || !link_group_take(link, frame, &verdict, &missing))
 		return CAREFUL_C_DROP_COOKIE;
 	return verdict == FLOW_NEXT ? take_next(frame->peer) :
 				      out_of_order(frame, verdict, missing);
+}
+
+/* Admits a frame to its session or group. Returns the counter of a drop, TAKEN, WAITS, or
+ * CAREFUL_COUNTERS. bytes: of the frame as it arrived. */
+PER_FRAME enum careful_counter admit(struct link *link, struct link_rxframe *frame, uint32_t bytes)
+{
+	enum careful_counter dropped;
+
+	switch (classify(link, frame)) {
+	case CAREFUL_FRAME_PLAIN:
+		frame->peer = link_peer_of(link, &frame->hdr);
+		if (!frame->peer)
+			return CAREFUL_C_DROP_COOKIE;
+		break;
+	case CAREFUL_FRAME_SEALED:
+		dropped = seal_take(link, frame, bytes);
+		if (dropped != CAREFUL_COUNTERS)
+			return dropped;
+		break;
+	case CAREFUL_FRAME_GROUP:
+		return admit_group(link, frame);
+	case CAREFUL_XDP_DROP_CHECK:
+		return CAREFUL_C_DROP_CHECK;
+	default:
+		return CAREFUL_C_DROP_MALFORMED;
+	}
+	return admit_session(link, frame, false);
 }
 
 /* Releases a frame's buffers without credits for any peer. */
@@ -235,32 +258,17 @@ void link_received(struct link *link, const struct link_rxframe *frame)
  * its buffers are released. */
 PER_FRAME bool take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 {
-	enum careful_counter dropped;
+	enum careful_counter dropped = CAREFUL_C_DROP_MALFORMED;
 
-	frame->peer = NULL;
-	if (!parse(link, frame, bytes)) {
-		link_count(link, CAREFUL_C_DROP_MALFORMED);
-		drop(link, frame);
-		return false;
-	}
-	dropped = identify(link, frame);
-	if (dropped == CAREFUL_C_DROP_MALFORMED && frame->hdr.version == CAREFUL_WIRE_SEALED)
-		dropped = seal_take(link, frame, bytes);
-	if (dropped == CAREFUL_COUNTERS) {
-		if (link->traditional)
-			return link->traditional->ops->take(link, frame);
-		dropped = admit(frame);
-	} else if (frame->hdr.flags & CAREFUL_F_BCAST_EVENT && dropped == CAREFUL_C_DROP_COOKIE &&
-		   !link->traditional) {
-		dropped = admit_group(link, frame);
-	}
-	if (dropped == WAITS)
-		return false;
+	if (parse(link, frame, bytes))
+		dropped = admit(link, frame, bytes);
 	if (dropped != CAREFUL_COUNTERS) {
-		link_count(link, dropped);
-		drop(link, frame);
-		frame->peer = NULL;
-		return false;
+		if (dropped < CAREFUL_COUNTERS) {
+			link_count(link, dropped);
+			drop(link, frame);
+			frame->peer = NULL;
+		}
+		return dropped == TAKEN;
 	}
 	count_received(link, frame);
 	if (frame->hdr.type == CAREFUL_UPDATE) {

@@ -210,8 +210,9 @@ bool link_on_ping(struct link *link, const struct careful_hdr *hdr)
 	};
 
 	/* The other end may ping while we wait for trains. */
-	if (careful_frame_classify(hdr, careful_frame_body(hdr)) != CAREFUL_XDP_PASS_PING ||
-	    !peer || (peer->phase != LINK_OPEN && peer->phase != LINK_HELD))
+	if (careful_frame_classify(hdr, careful_frame_body(hdr)) != CAREFUL_FRAME_PLAIN ||
+	    !careful_frame_ends_at_xdp(hdr) || !peer ||
+	    (peer->phase != LINK_OPEN && peer->phase != LINK_HELD))
 		return false;
 	link->port->ops->probed(link->port, peer->slot, &probed);
 	if (!peer->trailer && !careful_is_newer(probe, peer->session->ping.answered))

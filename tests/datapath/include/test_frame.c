@@ -44,6 +44,15 @@ static enum rule rule_case_of(const struct rule_case *at)
 	return rule_of(at->type, at->flags, at->limit, at->frag_bytes, at->body_bytes);
 }
 
+static uint32_t kind_of(const struct rule_case *at)
+{
+	enum rule rule = rule_case_of(at);
+
+	if (rule != RULE_IN && rule != RULE_PING && rule != RULE_TRAIN)
+		return verdict_of(rule);
+	return at->flags & 0x10 ? CAREFUL_FRAME_GROUP : CAREFUL_FRAME_PLAIN;
+}
+
 static void test_classify__every_type_flag_limit_and_length(void)
 {
 	uint32_t step = 0, found[RULE_LENGTH + 1] = { 0 };
@@ -60,8 +69,7 @@ static void test_classify__every_type_flag_limit_and_length(void)
 
 		hdr.check = htobe32(careful_hdr_check(&hdr));
 		found[rule_case_of(&at)]++;
-		CHECK_CASE(&at, careful_frame_classify(&hdr, at.body_bytes),
-			   verdict_of(rule_case_of(&at)));
+		CHECK_CASE(&at, careful_frame_classify(&hdr, at.body_bytes), kind_of(&at));
 	}
 	for (uint32_t i = 0; i <= RULE_LENGTH; i++)
 		CHECK(found[i]);
@@ -72,14 +80,46 @@ static void test_classify__another_version_and_a_damaged_header(void)
 	struct careful_hdr hdr = { .version = CAREFUL_WIRE_VERSION, .type = CAREFUL_DATA };
 
 	hdr.check = htobe32(careful_hdr_check(&hdr));
-	CHECK_EQ(careful_frame_classify(&hdr, 0), CAREFUL_XDP_ADMITTED);
+	CHECK_EQ(careful_frame_classify(&hdr, 0), CAREFUL_FRAME_PLAIN);
 	hdr.seq = 1;
 	CHECK_EQ(careful_frame_classify(&hdr, 0), CAREFUL_XDP_DROP_CHECK);
 	for (uint32_t version = 0; version < 256; version++) {
 		hdr.version = (uint8_t)version;
-		if (version != CAREFUL_WIRE_VERSION)
+		if (version != CAREFUL_WIRE_VERSION && version != CAREFUL_WIRE_SEALED)
 			CHECK_EQ(careful_frame_classify(&hdr, 0), CAREFUL_XDP_DROP_VERSION);
 	}
+}
+
+/* A sealed frame is like a plain one with an end, but never ends at XDP or goes to a group. */
+static void test_classify__every_sealed_header(void)
+{
+	const uint32_t end = sizeof(struct careful_seal_end);
+	uint32_t step = 0, found[RULE_LENGTH + 1] = { 0 };
+	struct rule_case at;
+
+	while (rule_next(&at, &step, 255)) {
+		enum rule rule = rule_case_of(&at);
+		struct careful_hdr hdr = {
+			.version = CAREFUL_WIRE_SEALED,
+			.type = at.type,
+			.flags = at.flags,
+			.stage_limit = at.limit,
+			.frag_bytes = htobe16(at.frag_bytes),
+		};
+
+		if (at.flags & 0x10 || rule == RULE_PING || rule == RULE_TRAIN)
+			rule = RULE_TYPE;
+		found[rule]++;
+		hdr.check = htobe32(careful_hdr_check(&hdr));
+		CHECK_CASE(&at, careful_frame_classify(&hdr, at.body_bytes + end),
+			   rule == RULE_IN ? CAREFUL_FRAME_SEALED : verdict_of(rule));
+		hdr.seq = 1;
+		CHECK_CASE(&at, careful_frame_classify(&hdr, at.body_bytes + end),
+			   at.flags & 0x10 ? CAREFUL_XDP_DROP_TYPE : CAREFUL_XDP_DROP_CHECK);
+		CHECK_CASE(&at, careful_frame_classify(&hdr, at.body_bytes % end),
+			   CAREFUL_XDP_DROP_SHORT);
+	}
+	CHECK(found[RULE_IN] && found[RULE_TYPE] && found[RULE_LIMIT] && found[RULE_LENGTH]);
 }
 
 static uint64_t some_time(struct port *port)
@@ -148,6 +188,7 @@ int main(void)
 {
 	RUN(test_classify__every_type_flag_limit_and_length);
 	RUN(test_classify__another_version_and_a_damaged_header);
+	RUN(test_classify__every_sealed_header);
 	RUN(test_virtual_device__every_header);
 	RUN(test_engine__every_header);
 	return 0;

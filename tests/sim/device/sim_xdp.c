@@ -41,41 +41,41 @@ uint32_t sim_grouped(struct port *nic, uint32_t slot)
 	return nic_to_sim(nic)->peers[slot].group_probe;
 }
 
+/* Admits a frame to a group, whose cookie names the sender. */
+static enum careful_xdp_counter admit_group(struct sim_device *sim, const struct careful_hdr *hdr,
+					    uint32_t frame_bytes,
+					    const struct careful_datagram *datagram)
+{
+	struct careful_peer_entry *peer = sender_of(sim, be64toh(hdr->cookie));
+
+	return peer ? careful_frame_admit_group(peer, hdr, frame_bytes, careful_frame_ip(datagram),
+						datagram->end) :
+		      CAREFUL_XDP_DROP_COOKIE;
+}
+
 static enum careful_xdp_counter admit(struct sim_device *sim, const struct careful_hdr *hdr,
-				      uint32_t frame_bytes, const struct careful_datagram *datagram)
+				      uint32_t kind, uint32_t frame_bytes,
+				      const struct careful_datagram *datagram)
 {
 	uint32_t slot = be16toh(hdr->src_node);
+	struct careful_peer_entry *peer = &sim->peers[slot];
 	enum careful_xdp_counter verdict;
 
 	if (slot >= sim->peers_count)
 		return CAREFUL_XDP_DROP_NODE;
-	verdict = careful_frame_admit(&sim->peers[slot], hdr, frame_bytes);
-	if (verdict == CAREFUL_XDP_DROP_COOKIE && hdr->flags & CAREFUL_F_BCAST_EVENT) {
-		struct careful_peer_entry *peer = sender_of(sim, be64toh(hdr->cookie));
-
-		if (peer)
-			verdict = careful_frame_admit_group(
-				peer, hdr, frame_bytes, careful_frame_ip(datagram), datagram->end);
-		return verdict;
+	switch (kind) {
+	case CAREFUL_FRAME_SEALED:
+		verdict = careful_frame_admit_sealed(peer, hdr, frame_bytes);
+		break;
+	case CAREFUL_FRAME_GROUP:
+		if (peer->cookie != be64toh(hdr->cookie))
+			return admit_group(sim, hdr, frame_bytes, datagram);
+		__attribute__((fallthrough));
+	default: /* plain */
+		verdict = careful_frame_admit(peer, hdr, frame_bytes);
 	}
 	if (hdr->type >= CAREFUL_PING && careful_frame_is_valid(verdict))
-		careful_frame_stamp(&sim->peers[slot], hdr, sim->nic.ops->now_ns(&sim->nic), 0);
-	return verdict;
-}
-
-static enum careful_xdp_counter admit_sealed(struct sim_device *sim, const struct careful_hdr *hdr,
-					     uint32_t body_bytes, uint32_t frame_bytes)
-{
-	enum careful_xdp_counter verdict = careful_frame_classify_sealed(hdr, body_bytes);
-	uint32_t slot = be16toh(hdr->src_node);
-
-	if (verdict != CAREFUL_XDP_ADMITTED)
-		return verdict;
-	if (slot >= sim->peers_count)
-		return CAREFUL_XDP_DROP_NODE;
-	verdict = careful_frame_admit_sealed(&sim->peers[slot], hdr, frame_bytes);
-	if (verdict == CAREFUL_XDP_ADMITTED)
-		careful_frame_stamp(&sim->peers[slot], hdr, sim->nic.ops->now_ns(&sim->nic), 0);
+		careful_frame_stamp(peer, hdr, sim->nic.ops->now_ns(&sim->nic), 0);
 	return verdict;
 }
 
@@ -85,7 +85,7 @@ enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, u
 	struct careful_datagram datagram;
 	enum careful_xdp_counter verdict;
 	struct careful_hdr hdr;
-	uint32_t body_bytes;
+	uint32_t body_bytes, kind;
 
 	if (!careful_frame_find(frame, frame + bytes, bytes, &datagram) ||
 	    datagram.port != CAREFUL_PORT_DEFAULT)
@@ -99,11 +99,10 @@ enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, u
 		return verdict;
 	memcpy(&hdr, datagram.at, sizeof(hdr));
 	body_bytes = datagram.bytes - (uint32_t)sizeof(hdr);
-	verdict = careful_frame_classify(&hdr, body_bytes);
-	if (verdict == CAREFUL_XDP_DROP_VERSION)
-		verdict = admit_sealed(sim, &hdr, body_bytes, bytes);
-	else if (careful_frame_is_valid(verdict))
-		verdict = admit(sim, &hdr, bytes, &datagram);
+	kind = careful_frame_classify(&hdr, body_bytes);
+	if (kind < CAREFUL_FRAME_PLAIN)
+		return kind;
+	verdict = admit(sim, &hdr, kind, bytes, &datagram);
 	if (verdict == CAREFUL_XDP_ADMITTED && sim->arrivals.cookie)
 		careful_frame_record(&sim->arrivals, &hdr, body_bytes,
 				     sim->nic.ops->now_ns(&sim->nic));
