@@ -25,20 +25,8 @@ _F = TypeVar("_F", bound=Callable[..., object])
 _NONE = object()
 
 
-class Option(click.Option):
-    """An option under a heading of its command's help.
-
-    Args:
-        heading: the heading; "" for Options, which comes last.
-    """
-
-    def __init__(self, names: Sequence[str], heading: str = "", **given: Any) -> None:
-        super().__init__(names, **given)
-        self.heading = heading
-
-
 def option(
-    names: str, kind: Any, text: str, default: object = _NONE, heading: str = "", **given: Any
+    names: str, kind: Any, text: str, default: object = _NONE, **given: Any
 ) -> Callable[[_F], _F]:
     """Declares an option.
 
@@ -48,7 +36,6 @@ def option(
         kind: its type.
         text: its help.
         default: a value, or its text on the command line, which the help shows.
-        heading: the heading in the help; "" for Options.
         given: further arguments of click.option().
     """
     if default is not _NONE:
@@ -56,14 +43,12 @@ def option(
     words = names.split()
     if words[-1] != words[-1].lower():
         given["metavar"] = words.pop()
-    return click.option(*words, cls=Option, heading=heading, type=kind, help=text, **given)
+    return click.option(*words, type=kind, help=text, **given)
 
 
-def flag(names: str, text: str, heading: str = "", **given: Any) -> Callable[[_F], _F]:
+def flag(names: str, text: str, **given: Any) -> Callable[[_F], _F]:
     """Declares an option without a value; arguments are those of option()."""
-    return click.option(
-        *names.split(), cls=Option, heading=heading, is_flag=True, help=text, **given
-    )
+    return click.option(*names.split(), is_flag=True, help=text, **given)
 
 
 class _Help(click.Command):

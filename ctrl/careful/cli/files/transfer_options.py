@@ -97,141 +97,125 @@ class TransferCommand(Command):
         return left
 
 
-_WHAT = "What to copy"
-_REPLACED = "Existing files"
-_KEPT = "Attributes"
-_CHECKS = "Checks and syncing"
-_PACE = "Speed"
-_OUTPUT = "Output"
-
-_OPTIONS: list[_Decorator] = [
-    flag("-r --recursive", "Copy directories. Keeps times.", heading=_WHAT),
-    option(
-        "--include PATTERN",
-        str,
-        "Copy matching names, even if a later --exclude matches.",
-        heading=_WHAT,
-        multiple=True,
-    ),
-    option(
-        "--exclude PATTERN",
-        str,
-        "Leave out matching names: '*.o', 'cache/' (directories), '/top', 'a/**/b', "
-        "'[[:digit:]]*'.",
-        heading=_WHAT,
-        multiple=True,
-    ),
-    option(
-        "--exclude-from FILE",
-        str,
-        "Read patterns to leave out, one per line ('+ ' in front: include; '#': comment); "
-        "'-' is standard input.",
-        heading=_WHAT,
-        multiple=True,
-    ),
-    option(
-        "--files-from FILE",
-        str,
-        "With -r, copy only these names, one per line, relative to the source; '-' is "
-        "standard input.",
-        heading=_WHAT,
-    ),
-    flag("-0 --null nul", "Names in --files-from end with NUL.", heading=_WHAT),
-    option("--offset N", BYTES, "Start at byte N of the file; single file only.", heading=_WHAT),
-    option("--bytes nbytes N", BYTES, "Copy N bytes of the file; single file only.", heading=_WHAT),
-    flag("--mkpath", "Create missing directories above the target.", heading=_WHAT),
-    flag("-n --dry-run", "Change nothing; show what would be done.", heading=_WHAT),
-    flag("-f --force", "Replace existing files; with -u, newer ones too.", heading=_REPLACED),
-    flag(
-        "-u --update",
-        "Skip files that are newer at the target, or have the same size and time; replace the "
-        "others. Keeps times.",
-        heading=_REPLACED,
-    ),
-    flag(
-        "-c --checksum",
-        "Compare digests of blocks first, and move only blocks that differ. Replaces files; "
-        "changes a device, or with --at a file, in place.",
-        heading=_REPLACED,
-    ),
-    flag("--delete", "With -r, delete what the source does not have.", heading=_REPLACED),
-    option(
-        "--max-delete N",
-        click.IntRange(min=0),
-        "Fail and delete nothing if --delete would delete more than N names.",
-        heading=_REPLACED,
-    ),
-    option(
-        "--at N",
-        BYTES,
-        "Write into an existing file in place, starting at byte N. Needs -f.",
-        heading=_REPLACED,
-    ),
-    flag("--restart", "Start over instead of resuming an interrupted transfer.", heading=_REPLACED),
-    flag("-p --preserve", "Keep modes, times and, as root, owners.", heading=_KEPT),
-    flag(
-        "-a --archive",
-        "-r and -p; also keep symlinks, hard links, extended attributes and ACLs.",
-        heading=_KEPT,
-    ),
-    flag(
-        "-S --sparse",
-        "Turn zeros into holes, 32 KiB at a time. Holes always stay holes.",
-        heading=_KEPT,
-    ),
-    option(
-        "--digest",
-        click.Choice(["xxh3", "blake3", "none"]),
-        "xxh3: of each block, checked where it was written; blake3: also of each whole file "
-        "or stream, computed at both ends and compared.",
-        "xxh3",
-        heading=_CHECKS,
-    ),
-    flag("--no-digest", "The same as --digest none.", heading=_CHECKS),
-    option(
-        "--fsync",
-        click.Choice(["file", "end", "none"]),
-        "file: sync each file before it gets its name; end: sync once, at the end; "
-        "none: leave it to the kernel.",
-        "file",
-        heading=_CHECKS,
-    ),
-    flag("--no-sync", "The same as --fsync none.", heading=_CHECKS),
-    option(
-        "--on-loss",
-        click.Choice(config.ON_LOSS),
-        "If a loss ends an epoch (`help promise`): repair requests missing data again, fail "
-        "ends the transfer with exit status 4.  [default: on_loss in the configuration, or repair]",
-        heading=_CHECKS,
-    ),
-    option(
-        "--block-bytes N",
-        BYTES,
-        "Size of a block, 4KiB to 1GiB; resuming keeps whole blocks.",
-        "4MiB",
-        heading=_PACE,
-    ),
-    option(
-        "--blocks N",
-        click.IntRange(1, 64),
-        "Blocks in flight per file; at most 8 MiB of them, but always two.",
-        8,
-        heading=_PACE,
-    ),
-    option("--jobs N", click.IntRange(1, 30), "Files in flight.", 16, heading=_PACE),
-    option(
-        "--rate-limit N", BYTES, "At most N bytes per second, all files together.", heading=_PACE
-    ),
-    flag("-v --verbose", "Print the name of each file when it is done.", heading=_OUTPUT),
-    flag("-q --quiet", "Show no progress bar and no summary.", heading=_OUTPUT),
-    option(
-        "--progress-fd FD",
-        int,
-        "Write progress as JSON lines to this file descriptor.",
-        heading=_OUTPUT,
-        callback=_is_open,
-    ),
-]
+#: Heading of the help -> options below it.
+_OPTIONS: dict[str, list[_Decorator]] = {
+    "What to copy": [
+        flag("-r --recursive", "Copy directories. Keeps times."),
+        option(
+            "--include PATTERN",
+            str,
+            "Copy matching names, even if a later --exclude matches.",
+            multiple=True,
+        ),
+        option(
+            "--exclude PATTERN",
+            str,
+            "Leave out matching names: '*.o', 'cache/' (directories), '/top', 'a/**/b', "
+            "'[[:digit:]]*'.",
+            multiple=True,
+        ),
+        option(
+            "--exclude-from FILE",
+            str,
+            "Read patterns to leave out, one per line ('+ ' in front: include; '#': comment); "
+            "'-' is standard input.",
+            multiple=True,
+        ),
+        option(
+            "--files-from FILE",
+            str,
+            "With -r, copy only these names, one per line, relative to the source; '-' is "
+            "standard input.",
+        ),
+        flag("-0 --null nul", "Names in --files-from end with NUL."),
+        option("--offset N", BYTES, "Start at byte N of the file; single file only."),
+        option("--bytes nbytes N", BYTES, "Copy N bytes of the file; single file only."),
+        flag("--mkpath", "Create missing directories above the target."),
+        flag("-n --dry-run", "Change nothing; show what would be done."),
+    ],
+    "Existing files": [
+        flag("-f --force", "Replace existing files; with -u, newer ones too."),
+        flag(
+            "-u --update",
+            "Skip files that are newer at the target, or have the same size and time; replace the "
+            "others. Keeps times.",
+        ),
+        flag(
+            "-c --checksum",
+            "Compare digests of blocks first, and move only blocks that differ. Replaces files; "
+            "changes a device, or with --at a file, in place.",
+        ),
+        flag("--delete", "With -r, delete what the source does not have."),
+        option(
+            "--max-delete N",
+            click.IntRange(min=0),
+            "Fail and delete nothing if --delete would delete more than N names.",
+        ),
+        option(
+            "--at N", BYTES, "Write into an existing file in place, starting at byte N. Needs -f."
+        ),
+        flag("--restart", "Start over instead of resuming an interrupted transfer."),
+    ],
+    "Attributes": [
+        flag("-p --preserve", "Keep modes, times and, as root, owners."),
+        flag(
+            "-a --archive",
+            "-r and -p; also keep symlinks, hard links, extended attributes and ACLs.",
+        ),
+        flag("-S --sparse", "Turn zeros into holes, 32 KiB at a time. Holes always stay holes."),
+    ],
+    "Checks and syncing": [
+        option(
+            "--digest",
+            click.Choice(["xxh3", "blake3", "none"]),
+            "xxh3: of each block, checked where it was written; blake3: also of each whole file "
+            "or stream, computed at both ends and compared.",
+            "xxh3",
+        ),
+        flag("--no-digest", "The same as --digest none."),
+        option(
+            "--fsync",
+            click.Choice(["file", "end", "none"]),
+            "file: sync each file before it gets its name; end: sync once, at the end; "
+            "none: leave it to the kernel.",
+            "file",
+        ),
+        flag("--no-sync", "The same as --fsync none."),
+        option(
+            "--on-loss",
+            click.Choice(config.ON_LOSS),
+            "If a loss ends an epoch (`help promise`): repair requests missing data again, fail "
+            "ends the transfer with exit status 4.  [default: on_loss in the configuration, or "
+            "repair]",
+        ),
+    ],
+    "Speed": [
+        option(
+            "--block-bytes N",
+            BYTES,
+            "Size of a block, 4KiB to 1GiB; resuming keeps whole blocks.",
+            "4MiB",
+        ),
+        option(
+            "--blocks N",
+            click.IntRange(1, 64),
+            "Blocks in flight per file; at most 8 MiB of them, but always two.",
+            8,
+        ),
+        option("--jobs N", click.IntRange(1, 30), "Files in flight.", 16),
+        option("--rate-limit N", BYTES, "At most N bytes per second, all files together."),
+    ],
+    "Output": [
+        flag("-v --verbose", "Print the name of each file when it is done."),
+        flag("-q --quiet", "Show no progress bar and no summary."),
+        option(
+            "--progress-fd FD",
+            int,
+            "Write progress as JSON lines to this file descriptor.",
+            callback=_is_open,
+        ),
+    ],
+}
 
 
 _LOCAL: list[_Decorator] = [instance_option, config_option, json_option]
@@ -239,8 +223,10 @@ _LOCAL: list[_Decorator] = [instance_option, config_option, json_option]
 
 def transfer_options(command: _F) -> _F:
     """Adds all options, with those that every command has."""
-    for one in reversed([*_OPTIONS, timeout, _outlast, *_LOCAL]):
-        command = one(command)
+    for heading, options in reversed((_OPTIONS | {"": [timeout, _outlast, *_LOCAL]}).items()):
+        for one in reversed(options):
+            command = one(command)
+            command.__click_params__[-1].heading = heading  # type: ignore[attr-defined]
     return command
 
 

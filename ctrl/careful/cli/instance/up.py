@@ -8,7 +8,7 @@ from dataclasses import replace
 import click
 
 from careful.cli import complete
-from careful.cli.command import command
+from careful.cli.command import command, flag, option
 from careful.cli.common import instance_option, json_option, say_folded, show
 from careful.cli.local import Local, shared
 from careful.cli.params import BYTES, Whole, duration
@@ -36,15 +36,13 @@ def _type(name: str) -> click.ParamType | None:  # type: ignore[type-arg]
 def _declared(function: Callable[..., object]) -> Callable[..., object]:
     """Adds the options that control/options/up_options.py declares."""
     for name in reversed(OPTIONS):
-        one, words = OPTIONS[name], (up_options.flag(name), name)
+        one, words = OPTIONS[name], f"{up_options.flag(name)} {name}"
         text = one.help + (f"  [default: {one.shown}]" if one.shown else "")
         if up_options.kind(name) is bool:
-            add = click.option(*words, is_flag=True, default=None, help=text)
+            add = flag(words, text, default=None)
         else:
             metavar = "TIME" if name.endswith(("_us", "_ms")) else one.metavar
-            add = click.option(
-                *words, type=_type(name), metavar=metavar, multiple=one.repeated, help=text
-            )
+            add = option(words, _type(name), text, metavar=metavar, multiple=one.repeated)
         function = add(function)
     return function
 
@@ -74,21 +72,17 @@ def _declared(function: Callable[..., object]) -> Callable[..., object]:
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @_declared
-@click.option(
+@option(
     "--tune",
-    type=click.Choice(config.TUNE),
-    help="auto: run tune auto next to carefuld, until down.  [default: off]",
+    click.Choice(config.TUNE),
+    "auto: run tune auto next to carefuld, until down.  [default: off]",
 )
-@click.option(
-    "--foreground",
-    is_flag=True,
-    help="Become carefuld, which logs to standard error: for systemd's carefuld@IFACE.",
+@flag(
+    "--foreground", "Become carefuld, which logs to standard error: for systemd's carefuld@IFACE."
 )
-@click.option(
-    "--reload",
-    "reloads",
-    is_flag=True,
-    help="Give these options to the carefuld that runs; its sessions go on (`help services`).",
+@flag(
+    "--reload reloads",
+    "Give these options to the carefuld that runs; its sessions go on (`help services`).",
 )
 @shared
 def up(
@@ -171,7 +165,7 @@ def _warn(text: str) -> None:
 @command(examples=[("carefulctl down eth1", "stop it; nothing is left behind")])
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 # For systemd's carefuld@IFACE, which must not end a carefuld that it did not start.
-@click.option("--dead", is_flag=True, hidden=True)
+@flag("--dead", "", hidden=True)
 @instance_option
 @json_option
 def down(ifname: str | None, instance: str | None, dead: bool) -> None:
