@@ -25,25 +25,14 @@ A client on host h1:
         table.get(part, offset=4096).result()
         print(part)
 
-The same in an event loop, where operations are awaited and handlers may be coroutines:
-
-    import asyncio, careful
-
-    async def ask():
-        async with careful.open("eth1") as node:
-            h2 = await node.aconnect("h2")
-            print((await h2.request(2, b"hello")).payload)
-
-    asyncio.run(ask())
-
 If carefuld runs, careful.attach() returns a node that shares carefuld's queue with other programs;
 `carefulctl status` names each program.
 
 Frames move and handlers run only inside Node.poll(), Node.wait(), Node.connect() and
-Operation.result(), in the thread that opened the node; with `async with`, in rounds of the event
-loop. A failure outside the program raises CarefulError, an OSError. Its text says what failed and,
-if possible, what to do. The error also belongs to Python's class for it (TimeoutError,
-ConnectionError, FileNotFoundError ...).
+Operation.result(), in the thread that opened the node. With `async with`, they do so in rounds of
+the event loop, operations are awaited, and handlers may be coroutines. A failure outside the
+program raises CarefulError, an OSError. Its text says what failed and, if possible, what to do. The
+error also belongs to Python's class for it (TimeoutError, ConnectionError, FileNotFoundError ...).
 
 A handler's exception goes to Node.on_error, which logs it, and to the client, as RemoteError; the
 server continues.
@@ -57,7 +46,7 @@ one. Operations under way when a session ends fail with ECONNRESET, a Connection
 have run.
 
 careful.files reads, writes and copies files of hosts on which a carefuld runs, and needs no queue
-of its own. `carefulctl help python` has examples of both.
+of its own. `carefulctl help python` has examples of both, and of an event loop.
 
 careful.event is for the nodes of a parallel program, which send to each other and to all, in
 step: `carefulctl help events`.
@@ -70,7 +59,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # typing's, without importing it: carefulctl handles Ctrl-C only later
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Any
+    from typing import Any, Unpack
 
     from careful.control.options.config import Config
     from careful.node import (
@@ -88,6 +77,7 @@ if TYPE_CHECKING:
         Reply,
         Result,
     )
+    from careful.node.options import AttachOptions, OpenOptions
 
 __version__ = "0.3.0"
 __all__ = [
@@ -112,7 +102,7 @@ def open(  # noqa: A001 (as in os.open)
     ifname: str,
     instance: str | None = None,
     config: Config | Path | str | None = None,
-    **options: Any,
+    **options: Unpack[OpenOptions],
 ) -> Node:
     """Opens a NIC queue with an instance of libcareful in this program. Needs root.
 
@@ -121,9 +111,10 @@ def open(  # noqa: A001 (as in os.open)
         instance: its name on this machine; by default CAREFUL_INSTANCE, or ifname.
         config: a configuration, or its file; by default the files that carefulctl reads. [nodes]
             has names for Node.connect(); [up] and [instance.NAME] have defaults of the options.
-        options: those of `carefulctl up`. Buffers and queue: peers (windows that share the
-            receive buffers: 8), queue (0), rx_buffers (a power of two: 512), tx_buffers (512),
-            reserve (receive buffers for large messages: 0), file_writes ("engine", "workers").
+        options: those of `carefulctl up`. Queue: queue (0), queues (used together, a node each: 1).
+            Buffers: peers (windows that share the receive buffers: 8), rx_buffers (a power of two:
+            512), tx_buffers (512), reserve (receive buffers for large messages: 0), file_writes
+            ("engine", "workers").
             Network: name (for peers), port (51966), xdp ("auto", "native", "generic"),
             require_zerocopy (False), protocol ("careful", "traditional"). Times: wait
             ("adaptive", "spin", "block"), spin_us (spin time of adaptive: 50), sync_ms (silence
@@ -143,7 +134,9 @@ def open(  # noqa: A001 (as in os.open)
 
 
 def attach(
-    instance: str | None = None, config: Config | Path | str | None = None, **options: Any
+    instance: str | None = None,
+    config: Config | Path | str | None = None,
+    **options: Unpack[AttachOptions],
 ) -> Node:
     """Shares the queue of the running carefuld with other programs.
 
@@ -167,7 +160,7 @@ def attach(
     """
     from careful.node import Node
 
-    return Node.attached(instance, config, **options)
+    return Node.attached(instance, config, options)
 
 
 def __getattr__(name: str) -> Any:

@@ -14,19 +14,18 @@ import os
 from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from careful._abi import CData, ffi, lib
 from careful.address import Address
 from careful.closing import Closing
 from careful.control.instance import choice, records
 from careful.control.options.config import Config, load
-from careful.control.options.up_options import UpOptions
 from careful.errors import CarefulError, check
 from careful.node.engine import Engine, ErrorHook
 from careful.node.loop import Driver
 from careful.node.message import Handler, LateReply, Message, failure_reply
-from careful.node.options import NOT_OURS, attach_fields, fields_of, options_of
+from careful.node.options import AttachOptions, OpenOptions, attach_fields, fields_of, options_of
 from careful.node.outgoing import Outgoing
 from careful.node.peer import Peer
 from careful.node.region import Region
@@ -66,21 +65,19 @@ class Node(Closing):
         ifname: str,
         instance: str | None = None,
         config: Config | Path | str | None = None,
-        **options: Any,
+        **options: Unpack[OpenOptions],
     ) -> None:
         if not isinstance(ifname, str):
             raise TypeError(f"an interface must be a str, not {type(ifname).__name__}")
-        if misplaced := [name for name in NOT_OURS if name in options]:
-            raise TypeError(f"{misplaced[0]} is an option of carefuld: give it to `carefulctl up`")
         self.config = load(config)
         self.ifname = ifname
         self.instance = instance or os.environ.get("CAREFUL_INSTANCE") or ifname
-        up_options = options_of(self.instance, self.config, UpOptions(**options))
+        up_options = options_of(self.instance, self.config, options)
         self._start(Engine(fields_of(ifname, self.instance, up_options)))
 
     @classmethod
     def attached(
-        cls, instance: str | None = None, config: Config | Path | str | None = None, **options: Any
+        cls, instance: str | None, config: Config | Path | str | None, options: AttachOptions
     ) -> Node:
         """Returns a node that shares a carefuld's queue; for the arguments see careful.attach().
         Raises CarefulError or TypeError: as careful.attach().

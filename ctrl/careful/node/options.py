@@ -7,16 +7,51 @@ import os
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Literal, TypedDict
 
 from careful._abi import enum_names
 from careful.control.options.config import Config
 from careful.control.options.up_options import OPTIONS, UpOptions, matches
 from careful.errors import CarefulError
 
+_Wait = Literal["adaptive", "spin", "block"]
 #: Options that concern carefuld, not an instance.
 NOT_OURS = tuple(name for name, one in OPTIONS.items() if one.of_daemon)
 #: The most bytes of a program's name.
 _NAME_BYTES = 31
+
+
+class OpenOptions(TypedDict, total=False):
+    """Keywords of careful.open(): the options of UpOptions except NOT_OURS."""
+
+    peers: int
+    name: str
+    xdp: Literal["auto", "native", "generic"]
+    require_zerocopy: bool
+    wait: _Wait
+    protocol: Literal["careful", "traditional"]
+    spin_us: int
+    queue: int
+    queues: int
+    port: int
+    rx_buffers: int
+    tx_buffers: int
+    reserve: int
+    keys: str
+    seal: str
+    sync_ms: int
+    stall_ms: int
+    repair: Literal["on", "off"]
+    file_writes: Literal["engine", "workers"]
+
+
+class AttachOptions(TypedDict, total=False):
+    """Keywords of careful.attach()."""
+
+    name: str
+    memory_bytes: int
+    wait: _Wait
+    spin_us: int
 
 
 def _field(ifname: str, name: str, value: object) -> tuple[str, object]:
@@ -34,9 +69,14 @@ def _field(ifname: str, name: str, value: object) -> tuple[str, object]:
     return name, value
 
 
-def options_of(instance: str, config: Config, given: UpOptions | None = None) -> UpOptions:
-    """Returns an instance's options: those given, then those of the configuration."""
-    merged = (given or UpOptions()).over(config.options(instance))
+def options_of(instance: str, config: Config, given: OpenOptions | None = None) -> UpOptions:
+    """Returns an instance's options: those given, then those of the configuration. Raises
+    TypeError: careful.open() has no such option.
+    """
+    given = given or {}
+    if misplaced := [name for name in NOT_OURS if name in given]:
+        raise TypeError(f"{misplaced[0]} is an option of carefuld: give it to `carefulctl up`")
+    merged = UpOptions(**given).over(config.options(instance))
     return replace(merged, seal=config.sealed(merged.seal)) if merged.seal else merged
 
 
