@@ -91,7 +91,7 @@ enum careful_file_writes {
  *
  * @ifname:            interface
  * @instance:          name of the pin directory (ifname)
- * @name:              our name in the peers' status (instance)
+ * @name:              our name in the peers' status (instance, or the hostname if that is ifname)
  * @peers:             P: number of windows that R is divided into (8)
  * @queue:             RX and TX queue
  * @port:              UDP port (CAREFUL_PORT_DEFAULT)
