@@ -6,12 +6,14 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from hosts import PINS, RUN, Host, alive, finish, wait_for
+from hosts import PINS, RUN, Host, Hosts, alive, finish, wait_for
 from lab import Lab
 
 
@@ -247,3 +249,28 @@ def test_config__gives_the_options_of_up(host: Host, tmp_path: Path) -> None:
     assert found["peers_max"] == 16  # the instance's value precedes that of all
     assert found["wait"] == "block"
     assert found["receive_buffers"] == 128  # the command line precedes all
+
+
+def test_up__peers_call_a_host_by_its_hostname(hosts: Hosts) -> None:
+    """All hosts of a rack were called eth1 once, as their instances are named by default."""
+    made = hosts()
+    names = [f"{one.name}if{os.getpid()}" for one in made]
+    ip = partial(made[0].lab.run, "h1", "ip")
+    ip("link", "add", names[0], "type", "veth", "peer", "name", names[1])
+    ip("link", "set", names[1], "netns", made[0].lab.netns("h2").name)
+    for number, (host, name) in enumerate(zip(made, names, strict=True), 1):
+        host.lab.run(host.name, "ip", "addr", "add", f"10.78.0.{number}/24", "dev", name)
+        host.lab.run(host.name, "ip", "link", "set", name, "up")
+    try:
+        made[0].ctl("up", names[0], "--instance", names[0])
+        made[1].ctl("up", names[1], "--instance", names[1], "--name", "another")
+        made[0].ctl("ping", "10.78.0.2", "-c", "1", "--instance", names[0])
+        seen = [
+            json.loads(host.ctl("status", "--json", name, "--instance", name).stdout)
+            for host, name in zip(made, names, strict=True)
+        ]
+        called = [one["instances"][0]["peers"][0]["name"] for one in seen]
+        assert called == ["another", socket.gethostname()[:31]]
+    finally:
+        for host, name in zip(made, names, strict=True):
+            host.ctl("down", name, "--instance", name, check=False)
