@@ -78,10 +78,27 @@ _OPTIONS = {
     },
 }
 
+#: Former names of options -> those of today.
+_RENAMED = {
+    "--fragments-bytes": "--fragment-bytes",
+    "--from0": "--null",
+    "--keep": "--output",
+    "--limit": "--timeout",
+    "--messages": "--count",
+    "--most": "--max-transfers",
+    "--no-digest": "--digest none",
+    "--no-sync": "--fsync none",
+    "--replace": "--force",
+}
+
 
 def option(error: click.NoSuchOption) -> str:
-    """Returns what to do instead of another program's option, or ""."""
-    command = error.ctx.info_name if error.ctx else None
+    """Returns what to do instead of another program's or a former option, or ""."""
+    if error.ctx is None:
+        return ""
+    new, command = _RENAMED.get(error.option_name, " "), error.ctx.info_name
+    if any(new.split(" ")[0] in one.opts for one in error.ctx.command.params):
+        return f"there is no {error.option_name}: use {new}"
     for commands, rows in _OPTIONS.items():
         for names, advice in rows.items():
             if command in commands.split() and error.option_name in names.split():

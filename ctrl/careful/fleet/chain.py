@@ -203,7 +203,7 @@ class Put:
             if first.get("whole") == self._wanted:
                 self._finish(link, "was there")
             elif first.get("whole") is not None and not self.replace:
-                self._fail(link, f"{self.path.name} exists there and differs (--replace)")
+                self._fail(link, f"{self.path.name} exists there and differs (--force)")
             else:
                 found = await link.ask(self.limit_s, begin=True)
                 pieces = found.get("pieces")

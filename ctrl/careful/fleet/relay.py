@@ -87,9 +87,6 @@ class Part(Partial):
     def close(self) -> None:
         """Leaves the file open until the end: its blocks are sent on after finish(), too."""
 
-    def _exists_error(self) -> CarefulError:
-        return CarefulError(errno.EEXIST, "", self._name)  # here the option is --replace, not -f
-
     def whole_digests(self, nbytes: int) -> list[str] | None:
         """Returns the digests of the file with the final name; None: no file; []: another size."""
         try:

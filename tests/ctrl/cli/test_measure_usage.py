@@ -29,7 +29,7 @@ from careful.measure.path import pathchar
         ["measure", "logp", "h2", "--gap-for"],
         ["trace", "stages", "--time"],
         ["trace", "frames", "--gap"],
-        ["trace", "frames", "--most"],
+        ["trace", "frames", "--max-transfers"],
     ],
     ids=lambda argv: "-".join(argv[1:]),
 )

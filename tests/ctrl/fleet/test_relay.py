@@ -132,7 +132,7 @@ def test_part__a_name_leads_nowhere_else(folder: Path, name: str) -> None:
 
 
 def test_in_thread__reports_that_it_continues(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A digest of 40 GB takes longer than `--limit`, so progress is reported."""
+    """A digest of 40 GB takes longer than `--timeout`, so progress is reported."""
     lines: list[dict[str, object]] = []
     enough = threading.Event()
 

@@ -225,13 +225,13 @@ def test_plan__text_compares_the_strategies():
         (["plan", "--pipeline", "gam", "--classes", "--bytes", "9"], 2, "cannot be combined"),
         (["plan", "--pipeline", "gam", "--bytes", "2XiB"], 2, "is not a size"),
         (["plan", "--pipeline", "gam", "--bytes", "9", "--min-bytes", "0"], 1, "smallest fragment"),
-        (["simulate", "--pipeline", "gam", "--bytes", "9", "--messages", "0"], 1, "at least one"),
+        (["simulate", "--pipeline", "gam", "--bytes", "9", "--count", "0"], 1, "at least one"),
         (
             ["simulate", "--pipeline", "gam", "--bytes", "9", "--every", "nan"],
             2,
             "is not a duration",
         ),
-        (["simulate", "--pipeline", "gam", "--bytes", "9", "--messages", "9" * 9], 1, "transfers"),
+        (["simulate", "--pipeline", "gam", "--bytes", "9", "--count", "9" * 9], 1, "transfers"),
         (
             [
                 "simulate",
@@ -241,7 +241,7 @@ def test_plan__text_compares_the_strategies():
                 "1GiB",
                 "--rule",
                 "static",
-                "--fragments-bytes",
+                "--fragment-bytes",
                 "1",
             ],
             1,
@@ -289,7 +289,7 @@ def test_errors__malformed_toml_names_its_line():
 
 def test_simulate_json__burst():
     found = as_json(
-        "simulate", "--pipeline", "trapeze", "--bytes", "8KiB", "--rule", "eager", "--messages", "4"
+        "simulate", "--pipeline", "trapeze", "--bytes", "8KiB", "--rule", "eager", "--count", "4"
     )
     assert found["inputs"]["progressive"] is True
     assert found["latency_us"] == pytest.approx(179.8, abs=0.1)
@@ -302,7 +302,7 @@ def test_simulate_json__burst():
 def test_simulate__plan_and_explicit_fragments():
     planned = as_json("simulate", "--pipeline", "gam", "--bytes", "4KiB", "--strategy", "fixed")
     assert planned["latency_us"] == pytest.approx(188.9, abs=0.1)
-    whole = as_json("simulate", "--pipeline", "gam", "--bytes", "4KiB", "--fragments-bytes", "4096")
+    whole = as_json("simulate", "--pipeline", "gam", "--bytes", "4KiB", "--fragment-bytes", "4096")
     assert whole["latency_us"] == pytest.approx(286.9)
     static = as_json(
         "simulate",
@@ -312,7 +312,7 @@ def test_simulate__plan_and_explicit_fragments():
         "4KiB",
         "--rule",
         "static",
-        "--fragments-bytes",
+        "--fragment-bytes",
         "128",
     )
     assert static["stages"][0]["transfers_count"] == 32

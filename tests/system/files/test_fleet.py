@@ -23,7 +23,16 @@ NBYTES = 5_000_000
 
 
 def put(lab: Lab, folder: Path, file: Path, *options: str) -> tuple[int, dict[str, Any], str]:
-    words = ("fleet", "put", "--hosts", folder / "fleet.toml", "--limit", "20s", "--json", *options)
+    words = (
+        "fleet",
+        "put",
+        "--hosts",
+        folder / "fleet.toml",
+        "--timeout",
+        "20s",
+        "--json",
+        *options,
+    )
     done = lab.run("h1", "carefulctl", *words, file, check=False)
     return done.returncode, json.loads(done.stdout), done.stderr
 
@@ -45,7 +54,7 @@ def test_put__a_host_dies_and_the_same_command_resumes(make_lab: MakeLab, tmp_pa
     lab.run("h1", "carefulctl", "fleet", "up", "--hosts", tmp_path / "fleet.toml")
 
     part = tmp_path / "h3" / ".image.fleet-part"
-    words = ("fleet", "put", "--hosts", tmp_path / "fleet.toml", "--limit", "20s")
+    words = ("fleet", "put", "--hosts", tmp_path / "fleet.toml", "--timeout", "20s")
     running = lab.start("h1", "carefulctl", *words, file)
     end = time.monotonic() + 30
     while not (part.exists() and part.stat().st_blocks * 512 > NBYTES / 5):
@@ -73,9 +82,9 @@ def test_put__a_host_dies_and_the_same_command_resumes(make_lab: MakeLab, tmp_pa
     file.write_bytes(b"another")
     status, found, err = put(lab, tmp_path, file, "--to", "h2")
     assert status == 1
-    assert "image exists there and differs (--replace)" in err
+    assert "image exists there and differs (--force)" in err
     lab.run("h4", "carefulctl", "down", "eth1")
-    status, found, err = put(lab, tmp_path, file, "--replace")
+    status, found, err = put(lab, tmp_path, file, "--force")
     assert status == 3
     assert [one["state"] for one in found["hosts"]] == ["put", "put", None]
     assert (tmp_path / "h3" / "image").read_bytes() == b"another"

@@ -92,7 +92,7 @@ def bench(lab_possible: None) -> Iterator[Bench]:
 
 def test_bench__quick_gives_every_cell(bench: Bench, tmp_path: Path) -> None:
     kept, plot = tmp_path / "kept.json", tmp_path / "plot.png"
-    command = bench.start("--quick", "--keep", str(kept), "--plot", str(plot), "--limit", "60")
+    command = bench.start("--quick", "--output", str(kept), "--plot", str(plot), "--timeout", "60")
     out, err = command.communicate(timeout=400)
     assert (command.returncode, err) == (0, "")
     found: dict[str, Any] = json.loads(kept.read_text())

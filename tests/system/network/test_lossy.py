@@ -96,7 +96,7 @@ def test_on_loss__fail_ends_with_a_status_of_its_own(pair: Pair, tmp_path: Path)
     (tmp_path / "careful.toml").write_text(
         '[nodes]\nh2 = "10.77.0.2"\n[transfer]\non_loss = "fail"'
     )
-    config = ("--config", tmp_path / "careful.toml", "--no-sync")
+    config = ("--config", tmp_path / "careful.toml", "--fsync", "none")
     failed = a.ctl("get", *config, "-f", "h2:big", a.own / "other", check=False)
     assert failed.returncode == 4, failed.stderr
     done = a.ctl("get", *config, "--on-loss", "repair", "--json", "h2:big", a.own / "big")

@@ -23,7 +23,7 @@ from careful.transfer.run.session import connected
 from careful.transfer.stream import relay
 
 #: Options of get that this command has, too.
-_TAKEN = ("force", "preserve", "no_sync")
+_TAKEN = ("force", "preserve")
 #: Help of options that mean something else in this command.
 _HELP = {
     "force": "Replace an existing file.",

@@ -172,7 +172,6 @@ _OPTIONS: dict[str, list[_Decorator]] = {
             "or stream, computed at both ends and compared.",
             "xxh3",
         ),
-        flag("--no-digest", "The same as --digest none."),
         option(
             "--fsync",
             click.Choice(["file", "end", "none"]),
@@ -180,7 +179,6 @@ _OPTIONS: dict[str, list[_Decorator]] = {
             "none: leave it to the kernel.",
             "file",
         ),
-        flag("--no-sync", "The same as --fsync none."),
         option(
             "--on-loss",
             click.Choice(config.ON_LOSS),
@@ -264,9 +262,9 @@ def options_of(given: Given, recursive: bool, settings: config.Config) -> Option
         blocks_in_flight=given["blocks"],
         files_in_flight=given["jobs"],
         replace=given["force"] or given["update"] or given["checksum"],
-        digest=given["digest"] != "none" and not given["no_digest"],
+        digest=given["digest"] != "none",
         blake3=given["digest"] == "blake3",
-        fsync="none" if given["no_sync"] else given["fsync"],
+        fsync=given["fsync"],
         limit=RateLimit(given["rate_limit"]) if given["rate_limit"] else None,
         preserve=given["preserve"] or archive,
         links=archive,

@@ -61,7 +61,7 @@ def _command(
                 raise click.exceptions.Exit(Exit.FAILED if failed == len(outcomes) else Exit.PARTLY)
 
         limited = option(
-            "--limit limit_s", SECONDS, "A host that takes longer counts as failed.", limit
+            "--timeout limit_s", SECONDS, "A host that takes longer counts as failed.", limit
         )
         made = _names(hosts_option(limited(json_option(call))))
         return fleet.command(name, examples=examples, topics=("hosts",))(made)
@@ -128,7 +128,7 @@ def status(hosts: list[Host], limit_s: float) -> _Found:
 def tune(hosts: list[Host], limit_s: float) -> _Found:
     """Measure and tune every pair of hosts once, as `tune auto --once` does.
 
-    A host takes part in one pair at a time, so that no measurement disturbs another. --limit
+    A host takes part in one pair at a time, so that no measurement disturbs another. --timeout
     applies to one pair. To tune continuously, use `up --tune auto`.
     """
     turns = _pairs(

@@ -43,11 +43,11 @@ hosts_option = option(
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @option("--to HOST[,HOST]...", str, "Hosts to send to; this host is left out.", "all")
-@flag("--replace", "Replace a file of its name that differs.")
+@flag("-f --force", "Replace a file of its name that differs.")
 @hosts_option
-@option("--limit limit_s", SECONDS, "Fail if nothing moves for this long.", "60s")
+@option("--timeout limit_s", SECONDS, "Fail if nothing moves for this long.", "60s")
 @json_option
-def put(file: Path, to: str, replace: bool, hosts_file: Path, limit_s: float) -> None:
+def put(file: Path, to: str, force: bool, hosts_file: Path, limit_s: float) -> None:
     """Put FILE on all hosts, by a pipeline through them.
 
     Each host passes on every block as soon as it has it, so the last host has the file only a
@@ -67,7 +67,7 @@ def put(file: Path, to: str, replace: bool, hosts_file: Path, limit_s: float) ->
         if one.error:
             say_folded(f"carefulctl: {report.member(one)}", err=True)
 
-    found = cancelled.run(chain.Put(file, limit_s, replace, print_member).run(hosts))
+    found = cancelled.run(chain.Put(file, limit_s, force, print_member).run(hosts))
     show(report.put_figures(found), report.put(found))
     if failed := sum(1 for one in found.members if one.error):
         raise click.exceptions.Exit(Exit.FAILED if failed == len(hosts) else Exit.PARTLY)

@@ -26,7 +26,7 @@ from careful.render.instance import top as report
     topics=("services",),
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
-@option("-n count N", click.IntRange(1), "End after N looks.")
+@option("-n --count N", click.IntRange(1), "End after N looks.")
 @shared
 def top(ifname: str | None, count: int | None, here: Local) -> None:
     """Show what moves between this host and its peers, until q or Ctrl-C.

@@ -41,7 +41,7 @@ def _progress() -> Callable[[str], None]:
     examples=[
         ("carefulctl bench", "all tables; takes minutes"),
         ("carefulctl bench --quick --table latency", "a glance at one"),
-        ("carefulctl bench --keep kept.json", "keep every value"),
+        ("carefulctl bench -o kept.json", "keep every value"),
         ("carefulctl bench --from kept.json --plot kept.png", "draw what was kept"),
         ("carefulctl bench h1 h2 --on 'ssh {}'", "on real hosts"),
     ],
@@ -74,18 +74,14 @@ def _progress() -> Callable[[str], None]:
     5,
 )
 @flag("--quick", "One round of short runs: seconds, and rough figures.")
-@option("--limit limit_s", SECONDS, "A run that takes longer is stopped, and has no value.", "20s")
+@option("--timeout limit_s", SECONDS, "A longer run is stopped, and has no value.", "20s")
 @option(
     "--mtu",
     click.IntRange(1280, 9000),
     "MTU of the links between the hosts that it makes, in bytes.",
     9000,
 )
-@option(
-    "-o --output --keep output FILE",
-    OUTPUT,
-    "Also write the JSON object, with every value, to FILE.",
-)
+@option("-o --output FILE", OUTPUT, "Also write the JSON object, with every value, to FILE.")
 @option(
     "--from kept FILE",
     click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -148,9 +144,8 @@ def _read(kept: Path) -> tuple[dict[str, object], rounds.Results]:
         whole = json.loads(kept.read_text(encoding="utf-8"))
         return dict(whole["inputs"]), report.read(whole)
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{kept}: not a file that `carefulctl bench --keep` wrote: {error}"
-        ) from None
+        text = f"{kept}: not a file that `carefulctl bench --output` wrote: {error}"
+        raise InputError(text) from None
 
 
 def _hosts(names: Sequence[str], on: str, interface: str, settings: config.Config) -> list[Host]:

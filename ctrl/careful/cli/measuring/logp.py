@@ -31,10 +31,7 @@ from careful.render.measuring.measure import environment
     examples=[
         ("carefulctl measure logp h2", "os, or, g and L"),
         ("carefulctl measure logp h2 --bulk --plot logp.png", "several sizes too, drawn"),
-        (
-            "carefulctl measure logp h2 --tcp 9000 --udp 9000",
-            "TCP and UDP too; h2 runs `echo 9000`",
-        ),
+        ("carefulctl measure logp h2 --tcp 9000 --udp 9000", "TCP and UDP; h2 runs `echo 9000`"),
     ]
 )
 @click.argument("hosts", nargs=-1, required=True, metavar="HOST...", shell_complete=complete.host)

@@ -192,10 +192,7 @@ def blackbox(host: str, plot_path: Path | None, here: Local, **given: object) ->
 @measure.command(
     examples=[
         ("carefulctl measure clearbox h2", "frames one by one"),
-        (
-            "carefulctl measure clearbox h2 --trains --plot stages.png",
-            "frames back to back; draw it",
-        ),
+        ("carefulctl measure clearbox h2 --trains --plot stages.png", "back to back; draw it"),
     ]
 )
 @click.argument("host", shell_complete=complete.host)

@@ -22,10 +22,7 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
             "carefulctl simulate --pipeline gam --bytes 4K --rule eager --pulse-bytes 512",
             "cut by pulses",
         ),
-        (
-            "carefulctl simulate --pipeline trapeze --bytes 8KiB --rule eager --messages 8",
-            "eight messages",
-        ),
+        ("carefulctl simulate --pipeline trapeze --bytes 8K --rule eager --count 8", "send eight"),
     ]
 )
 @option(
@@ -35,7 +32,7 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
     required=True,
 )
 @option("--bytes message_bytes", BYTES, "Message size.", required=True)
-@option("--messages messages_count N", int, "Number of messages.", 1)
+@option("--count messages_count N", int, "Number of messages.", 1)
 @option(
     "--every every_us", duration(per_s=10**6, zero=True), "Time between messages: 50us, 2ms.", "0"
 )
@@ -47,7 +44,7 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
 )
 @option("--strategy NAME", str, "Strategy of rule plan.", "best")
 @option(
-    "--fragments-bytes",
+    "--fragment-bytes fragments_bytes",
     BYTES_LIST,
     "Sizes of the fragments of rule plan, instead of a strategy; one size for rule static.",
 )

@@ -70,8 +70,7 @@ def trace_stages(
     with Tracer(targets) as tracer:
         heard = listening.listen(tracer, seconds, ready=lambda: _listening(targets, seconds))
     found = listening.fits(heard, [one.name for one in targets])
-    figures = report.stages_figures(heard, found)
-    text = report.heard_table(heard, found)
+    figures, text = report.stages_figures(heard, found), report.heard_table(heard, found)
     show(figures, text, instances=[one.name for one in targets], **measure.environment())
     if plot_path and found:
         trace_plots.stages(found, plot_path)
@@ -83,7 +82,7 @@ def trace_stages(
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @_seconds
 @option("--gap gap_us", duration(per_s=10**6), "Idle time that ends a burst.", f"{flow.GAP_US:g}us")
-@option("--most N", click.IntRange(min=1), "Show at most N of its transfers.", flow.TRANSFERS_MOST)
+@option("--max-transfers most N", click.IntRange(min=1), "Show at most N.", flow.TRANSFERS_MOST)
 @_also
 @plot_option
 @instance_option
@@ -108,8 +107,7 @@ def trace_frames(
             tracer, seconds, (listening.ALL,), lambda: _listening(targets, seconds)
         )
     burst = flow.burst(listening.together(heard), owners, gap_us, most)
-    figures = report.frames_figures(burst, heard)
-    text = report.frames_table(burst, heard)
+    figures, text = report.frames_figures(burst, heard), report.frames_table(burst, heard)
     show(figures, text, instances=owners, **measure.environment())
     if plot_path:
         trace_plots.frames(burst, plot_path)

@@ -43,7 +43,7 @@ class Request:
         cut = self.fragments_bytes
         if self.rule == "static":
             if cut is None or len(cut) != 1 or cut[0] < 1:
-                raise InputError("rule static needs --fragments-bytes with one size of 1 or more")
+                raise InputError("rule static needs --fragment-bytes with one size of 1 or more")
             check_transfers(-(-self.message_bytes // cut[0]) * stages * self.messages_count)
             cut_sizes = static_sizes(self.message_bytes, cut[0])
             return [Sizes(tuple(float(size) for size in cut_sizes))] * stages

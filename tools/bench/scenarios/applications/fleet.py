@@ -37,7 +37,7 @@ def prepare(folder: Path, hosts: int) -> None:
         text += f'[host.h{k}]\nup = "--export {folder}/h{k}:rw --insecure --peers 4"\n'
     (folder / "fleet.toml").write_text(text)
     up("h1")
-    words = ("fleet", "up", "--limit", "120s", "--hosts", folder / "fleet.toml")
+    words = ("fleet", "up", "--timeout", "120s", "--hosts", folder / "fleet.toml")
     run(*on("h1", "carefulctl", *words))
 
 

@@ -1,7 +1,7 @@
 """Measures many small files between two lab hosts: careful, an rsync daemon, and scp -r, in turn.
 
 Two hosts, one core each. None encrypts: rsync uses its daemon, scp an sftp-server behind a plain
-TCP socket. None syncs: careful has --no-sync. All files are in memory. Only the command is timed.
+TCP socket. None syncs (--fsync none). All files are in memory. Only the command is timed.
 Each makes one uncounted copy first: careful's opens the session and tries the XDP modes, the
 others' fill the caches. Owns a lab. Needs root; tools/setup run bench installs the other programs.
 """
@@ -42,7 +42,7 @@ def make(top: Path, files: int, nbytes: int) -> None:
 def measure(folder: Path, rounds: int, only: str | None) -> dict[str, list[float]]:
     """Returns the seconds of each command and round, interleaved."""
     source, target, sent = (folder / name for name in ("export/tree", "to", "export/sent"))
-    careful = ["-q", "-r", "-p", "--no-sync"]
+    careful = ["-q", "-r", "-p", "--fsync", "none"]
     rsync = f"rsync://{SERVER_IP}/x"
     with (
         daemons("--export", f"{folder / 'export'}:rw", "--insecure", pin=True),
