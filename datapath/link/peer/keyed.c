@@ -394,9 +394,10 @@ void keyed_forget(struct keyed *keyed)
 	sodium_memzero(keyed, sizeof(*keyed));
 }
 
-/* Sends a message of the session; with keys the message is proved. */
+/* Sends a message of the session, which its cookie names; with keys the message is proved. */
 bool link_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type)
 {
+	ctrl->cookie = htobe64(peer->cookie_out);
 	if (peer->link->keyed)
 		return say_in_epoch(peer, ctrl, type);
 	return link_ctrl_send(peer->link, &peer->session->address, ctrl, type);

@@ -85,7 +85,6 @@ void train_say(struct link_peer *peer, uint8_t type, uint32_t number, uint32_t f
 {
 	struct careful_ctrl ctrl = {
 		.nonce = htobe64(number),
-		.cookie = htobe64(peer->cookie_out),
 		.window = htobe32(frames),
 		.frame_bytes = htobe32(type == CAREFUL_TRAIN_ASK && peer->session->train.tiny),
 		.hold_ms = htobe32(type == CAREFUL_TRAIN_ASK ? TRAIN_HOLD_MS : 0),

@@ -191,7 +191,6 @@ static void count_request(struct link_peer *peer, uint32_t seq)
 static uint32_t request(struct link_peer *peer, uint32_t from, uint32_t *room)
 {
 	struct careful_ctrl ctrl = {
-		.cookie = htobe64(peer->cookie_out),
 		.seq_rcvd = htobe32(peer->flow.seq_in),
 		.window = htobe32(from),
 	};

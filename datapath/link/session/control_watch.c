@@ -25,10 +25,7 @@ void control_watch_begin(struct link_peer *peer)
 /* Answers the peer's question, without counts or credits. */
 void control_watch_answer(struct link_peer *peer, const struct careful_ctrl *sync)
 {
-	struct careful_ctrl ack = {
-		.nonce = sync->nonce,
-		.cookie = htobe64(peer->cookie_out),
-	};
+	struct careful_ctrl ack = { .nonce = sync->nonce };
 
 	if (link_has_epoch(peer))
 		link_say(peer, &ack, CAREFUL_SYNC_ACK);
@@ -59,7 +56,6 @@ void control_watch_ask(struct link_peer *peer)
 	struct control_watch *watch = &session->control_watch;
 	struct careful_ctrl ctrl = {
 		.status = htobe32(CAREFUL_SYNC_HEARD),
-		.cookie = htobe64(peer->cookie_out),
 		.seq_sent = htobe32(peer->flow.seq_out),
 	};
 

@@ -149,7 +149,7 @@ void epoch_opened(struct link_peer *peer)
 void link_close(struct link_peer *peer, int error)
 {
 	struct session *session = peer->session;
-	struct careful_ctrl ctrl = { .cookie = htobe64(peer->cookie_out) };
+	struct careful_ctrl ctrl = { 0 };
 	struct link *link = peer->link;
 
 	if (link_has_epoch(peer) && peer->cookie_out)

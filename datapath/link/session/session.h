@@ -26,7 +26,6 @@ bool window_yield(struct link_peer *peer, const struct careful_ctrl *sync);
 void window_yield_tick(struct link_peer *peer);
 
 /* sync_message.c */
-void link_sync_describe(const struct link_peer *peer, struct careful_ctrl *ctrl);
 void link_sync_ask(struct link_peer *peer, uint32_t status);
 
 /* sync.c */

@@ -106,7 +106,7 @@ bool link_sync_answer(struct link_peer *peer)
 		bad_counts(peer);
 		return false;
 	}
-	link_sync_describe(peer, &ack);
+	flow_describe(&peer->flow, &ack);
 	ack.status = htobe32(link->kick_again);
 	flow_announced(&peer->flow);
 	link_say(peer, &ack, CAREFUL_SYNC_ACK);

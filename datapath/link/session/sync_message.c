@@ -6,12 +6,6 @@
 
 #include <endian.h>
 
-void link_sync_describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
-{
-	ctrl->cookie = htobe64(peer->cookie_out);
-	flow_describe(&peer->flow, ctrl);
-}
-
 /* Asks the peer for its counts, or for what the status says. The answer repeats the nonce, which
  * contains the time, so it shows which copy of the question it answers. */
 void link_sync_ask(struct link_peer *peer, uint32_t status)
@@ -29,7 +23,7 @@ void link_sync_ask(struct link_peer *peer, uint32_t status)
 		sync->first_us = sync->last_us;
 	sync->asked = true;
 	ctrl.nonce = htobe64((uint64_t)sync->token << 32 | (uint32_t)sync->last_us);
-	link_sync_describe(peer, &ctrl);
+	flow_describe(&peer->flow, &ctrl);
 	session->asked_ns = link->now_ns;
 	link_count(link, CAREFUL_C_SYNCS);
 	link_say(peer, &ctrl, CAREFUL_SYNC);

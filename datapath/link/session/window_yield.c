@@ -184,7 +184,7 @@ bool window_yield_await(struct link *link, const union address *to)
 /* Ends the session for a peer that needs its window. Returns false if something is under way. */
 bool window_yield(struct link_peer *peer, const struct careful_ctrl *sync)
 {
-	struct careful_ctrl bye = { .cookie = htobe64(peer->cookie_out) };
+	struct careful_ctrl bye = { 0 };
 
 	if (!idle(peer) || !flow_agrees(&peer->flow, sync))
 		return false;

@@ -116,7 +116,6 @@ static void ask_for_trains(struct node *node)
 			link_measure(peer);
 		} else if (peer->phase == LINK_HELD && draw(node->cluster) % ASK_ONE_IN == 0) {
 			ctrl.nonce = htobe64(1 + draw(node->cluster) % UINT32_MAX);
-			ctrl.cookie = htobe64(peer->cookie_out);
 			link_say(peer, &ctrl, CAREFUL_TRAIN_ASK);
 			node->cluster->misdeeds[MISDEED_TRAINS]++;
 		}
@@ -132,7 +131,6 @@ static void ask_again(struct node *node, enum misdeed misdeed, uint32_t count, u
 		struct link_peer *peer = &link->peers[i];
 		uint32_t to = peer->flow.seq_in + ahead;
 		struct careful_ctrl ctrl = {
-			.cookie = htobe64(peer->cookie_out),
 			.window = htobe32(to - count),
 			.seq_sent = htobe32(to),
 			.seq_rcvd = htobe32(ahead ? peer->flow.seq_in : to - count),
