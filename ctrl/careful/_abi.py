@@ -34,7 +34,7 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a C struct; a nested struct is replaced by its members.
+    """A field of a C struct; a nested struct is replaced by its members, a union by its first.
 
     Attributes:
         name: its name; members of a nested struct read outer.inner.
@@ -68,8 +68,10 @@ def _fields(ctype: CData, prefix: str, base: int) -> list[Field]:
     found: list[Field] = []
     for name, field in ctype.fields:
         kind, offset = field.type, base + field.offset
-        if kind.kind == "struct":
-            found += _fields(kind, f"{prefix}{name}.", offset)
+        if found and offset < found[-1].offset + found[-1].size:
+            continue  # in a union, the first member stands for all
+        if kind.kind in ("struct", "union"):
+            found += _fields(kind, f"{prefix}{name}.".removeprefix("."), offset)
         elif kind.kind == "array":
             size = ffi.sizeof(kind.item)
             found.append(Field(prefix + name, offset, size, kind.length))

@@ -106,9 +106,9 @@ static void dispatch(struct link *link, const union address *from, const struct 
 		break;
 	case CAREFUL_SYNC:
 		seal_heard(peer);
-		expected =
-			(be32toh(ctrl->status) == CAREFUL_SYNC_YIELD && window_yield(peer, ctrl)) ||
-			link_on_sync(peer, ctrl);
+		expected = (be32toh(ctrl->counts.question) == CAREFUL_SYNC_YIELD &&
+			    window_yield(peer, ctrl)) ||
+			   link_on_sync(peer, ctrl);
 		break;
 	case CAREFUL_SYNC_ACK:
 		expected = link_on_sync_ack(peer, ctrl);

@@ -195,12 +195,12 @@ static inline bool flow_awaits(const struct flow *flow)
 }
 
 /* Fills in the counts of SYNC and its answer. */
-static inline void flow_describe(const struct flow *flow, struct careful_ctrl *ctrl)
+static inline void flow_describe(const struct flow *flow, struct careful_counts *counts)
 {
-	ctrl->seq_sent = htobe32(flow->seq_out);
-	ctrl->seq_rcvd = htobe32(flow->seq_in);
-	ctrl->returned = htobe32(flow->rx.announced + window_rx_owed(&flow->rx));
-	ctrl->window = htobe32(flow->rx.withheld);
+	counts->seq_sent = htobe32(flow->seq_out);
+	counts->seq_rcvd = htobe32(flow->seq_in);
+	counts->returned = htobe32(flow->rx.announced + window_rx_owed(&flow->rx));
+	counts->withheld = htobe32(flow->rx.withheld);
 }
 
 /* Notes that an answer to SYNC has announced the owed credits. */
@@ -210,13 +210,13 @@ static inline void flow_announced(struct flow *flow)
 }
 
 /* Reports whether an answer to SYNC agrees; frames under way make it differ. */
-static inline bool flow_agrees(const struct flow *flow, const struct careful_ctrl *ack)
+static inline bool flow_agrees(const struct flow *flow, const struct careful_counts *ack)
 {
 	return be32toh(ack->seq_sent) == flow->seq_in && be32toh(ack->seq_rcvd) == flow->seq_out;
 }
 
 /* Returns how many frames are missing according to an answer that differs. */
-static inline uint32_t flow_missing(const struct flow *flow, const struct careful_ctrl *ack)
+static inline uint32_t flow_missing(const struct flow *flow, const struct careful_counts *ack)
 {
 	return (flow->seq_out - be32toh(ack->seq_rcvd)) + (be32toh(ack->seq_sent) - flow->seq_in);
 }
@@ -228,9 +228,9 @@ static inline bool flow_can_miss(const struct flow *flow, uint32_t frames)
 }
 
 /* Takes the credits of an answer; false if they are impossible. */
-static inline bool flow_credit(struct flow *flow, const struct careful_ctrl *ack)
+static inline bool flow_credit(struct flow *flow, const struct careful_counts *ack)
 {
-	uint32_t withheld = be32toh(ack->window);
+	uint32_t withheld = be32toh(ack->withheld);
 
 	flow->tx.withheld = (uint16_t)(withheld < flow->tx.size ? withheld : 0);
 	return flow_heed(flow, be32toh(ack->returned));

@@ -14,9 +14,9 @@ static void check_beyond(struct world *world, int from, int to)
 	const struct careful_peer_entry was = *in->entry;
 	const struct flight beyond = { .cost = 1, .seq = was.seq_taken + in->flow.ahead + 1 };
 	struct careful_ctrl ctrl = {
-		.seq_rcvd = htobe32(in->flow.seq_in),
-		.window = htobe32(seq),
-		.seq_sent = htobe32(seq + 1),
+		.missing.seq_rcvd = htobe32(in->flow.seq_in),
+		.missing.before = htobe32(seq),
+		.missing.last = htobe32(seq + 1),
 	};
 
 	if (link_log_on_missing(out, &ctrl) || out->repair.wanted != wanted)

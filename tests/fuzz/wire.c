@@ -61,10 +61,10 @@ void node_hear(struct node *node, uint32_t host, struct careful_ctrl *ctrl)
 static void describe(struct careful_ctrl *ctrl, uint32_t host)
 {
 	ctrl->cookie = htobe64(0x1000 + host);
-	ctrl->window = htobe32(NODE_RX / NODE_PEERS);
-	ctrl->buffer_bytes = htobe32(NODE_BUFFER);
-	ctrl->frame_bytes = htobe32(NODE_FRAME);
-	ctrl->status = htobe32(CAREFUL_SAYS_REPAIRS);
+	ctrl->terms.window = htobe32(NODE_RX / NODE_PEERS);
+	ctrl->terms.buffer_bytes = htobe32(NODE_BUFFER);
+	ctrl->terms.frame_bytes = htobe32(NODE_FRAME);
+	ctrl->terms.protocol = htobe32(CAREFUL_SAYS_REPAIRS);
 	ctrl->incarnation = htobe64(host + 1);
 }
 
@@ -73,8 +73,8 @@ static void describe_seal(const struct node *node, struct careful_ctrl *ctrl, ui
 {
 	const union address address = node_host(host);
 
-	ctrl->seq_sent = htobe32(seal_rules_mode(&node->c->link.seal_rules, &address));
-	ctrl->seq_rcvd = htobe32(ctrl->seq_sent ? CAREFUL_CIPHER_CHACHA20_POLY1305 : 0);
+	ctrl->terms.seal = htobe32(seal_rules_mode(&node->c->link.seal_rules, &address));
+	ctrl->terms.cipher = htobe32(ctrl->terms.seal ? CAREFUL_CIPHER_CHACHA20_POLY1305 : 0);
 }
 
 struct careful_ctrl node_hello(uint32_t host)
@@ -102,7 +102,7 @@ static void show_keys(struct node *node, uint32_t host, const struct link_peer *
 	struct careful_ctrl sync = {
 		.version = CAREFUL_WIRE_VERSION,
 		.type = CAREFUL_SYNC,
-		.status = htobe32(CAREFUL_SYNC_HEARD),
+		.counts.question = htobe32(CAREFUL_SYNC_HEARD),
 		.nonce = htobe64(1),
 		.cookie = htobe64(peer->cookie_in),
 	};
@@ -192,9 +192,9 @@ static struct careful_ctrl valid_ctrl(struct node *node, uint32_t host, uint8_t 
 	describe_seal(node, &ctrl, host);
 	if (peer && type >= CAREFUL_SYNC) {
 		ctrl.cookie = htobe64(peer->cookie_in);
-		ctrl.seq_sent = htobe32(peer->flow.seq_in);
-		ctrl.seq_rcvd = htobe32(peer->flow.seq_out);
-		ctrl.returned = htobe32(peer->flow.tx.sent);
+		ctrl.counts.seq_sent = htobe32(peer->flow.seq_in);
+		ctrl.counts.seq_rcvd = htobe32(peer->flow.seq_out);
+		ctrl.counts.returned = htobe32(peer->flow.tx.sent);
 	}
 	return ctrl;
 }
@@ -235,11 +235,12 @@ void node_ctrl(struct node *node, struct input *in)
 		type = CAREFUL_TRAIN_ASK + (what & 7) % 4;
 	ctrl = valid_ctrl(node, host, type);
 	if (what & 0x80 || host == 2)
-		ctrl.hold_ms = htobe32(take16(in));
+		ctrl.train.hold_ms = htobe32(take16(in));
 	if (type == CAREFUL_MISSING) { /* all of our last frames */
-		ctrl.seq_sent = ctrl.seq_rcvd;
-		ctrl.window = ctrl.seq_rcvd = htobe32(be32toh(ctrl.seq_sent) - (take8(in) & 31));
-		memset(ctrl.name, 0, sizeof(ctrl.name));
+		ctrl.missing.last = ctrl.counts.seq_rcvd;
+		ctrl.missing.before = ctrl.missing.seq_rcvd =
+			htobe32(be32toh(ctrl.missing.last) - (take8(in) & 31));
+		memset(ctrl.missing.arrived, 0, sizeof(ctrl.missing.arrived));
 	}
 
 	if (what & 0x20)

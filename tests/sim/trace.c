@@ -39,8 +39,8 @@ static void print_pass(const struct cluster *cluster, uint32_t from, uint32_t to
 			       "?",
 		       (unsigned long long)be64toh(ctrl.nonce),
 		       (unsigned long long)be64toh(ctrl.token),
-		       (unsigned long long)be64toh(ctrl.cookie), be32toh(ctrl.seq_sent),
-		       be32toh(ctrl.seq_rcvd), be32toh(ctrl.returned));
+		       (unsigned long long)be64toh(ctrl.cookie), be32toh(ctrl.counts.seq_sent),
+		       be32toh(ctrl.counts.seq_rcvd), be32toh(ctrl.counts.returned));
 		return;
 	}
 	memcpy(&hdr, message, bytes < sizeof(hdr) ? bytes : sizeof(hdr));

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from careful._abi import ffi, layout, lib, pack, sizeof, unpack
+from ctrl_message import ctrl_message
 
 PORT = int(lib.CAREFUL_PORT_DEFAULT)
 HELLO, SYNC = int(lib.CAREFUL_HELLO), int(lib.CAREFUL_SYNC)
@@ -102,10 +103,8 @@ class Rogue:
 
     # --- control messages
 
-    def control(self, kind: int, **fields: Any) -> None:
-        values = {"version": int(lib.CAREFUL_WIRE_VERSION), "type": kind}
-        data = pack("careful_ctrl", bytes=sizeof("careful_ctrl"), **values, **fields)
-        self.send(checked("careful_ctrl", data))
+    def control(self, kind: int, body: str = "terms", **fields: Any) -> None:
+        self.send(ctrl_message(kind, body, **fields))
 
     def hello(self, nonce: int, token: int) -> None:
         """Sends an honest peer's HELLO."""
@@ -117,7 +116,7 @@ class Rogue:
             window=self.takes,
             buffer_bytes=4096,
             frame_bytes=3840,
-            status=int(lib.CAREFUL_SAYS_REPAIRS),
+            protocol=int(lib.CAREFUL_SAYS_REPAIRS),
             incarnation=7,
             name=self.name,
         )
@@ -151,16 +150,15 @@ class Rogue:
 
     def lie(self, kind: int) -> None:
         """Sends a control message of the session with a false field."""
-        values = {"type": kind, "nonce": rng.getrandbits(64), "cookie": self._said["cookie"]}
-        version, size = int(lib.CAREFUL_WIRE_VERSION), sizeof("careful_ctrl")
-        data = pack("careful_ctrl", version=version, bytes=size, seq_sent=self.seq, **values)
+        values = {"nonce": rng.getrandbits(64), "cookie": self._said["cookie"]}
+        data = ctrl_message(kind, "counts", seq_sent=self.seq, **values)
         self.send(checked("careful_ctrl", altered("careful_ctrl", data, ("version",))))
 
     # --- frames
 
     @property
     def window(self) -> int:
-        return int(self._said["window"])
+        return int(self._said["terms.window"])
 
     def send(self, data: bytes) -> None:
         with contextlib.suppress(OSError):  # ICMP of an earlier message, or a full queue
@@ -217,6 +215,7 @@ class Rogue:
         if asked["type"] == SYNC and self.answers:
             self.control(
                 int(lib.CAREFUL_SYNC_ACK),
+                "counts",
                 nonce=asked["nonce"],
                 cookie=self._said["cookie"],
                 seq_sent=self.seq,
@@ -458,8 +457,8 @@ def requests_without_end(server: str) -> Iterator[None]:
         while time.monotonic() < until:
             for first in range(0, came, named):
                 to = min(first + named, came)
-                fields = {"cookie": rogue._said["cookie"], "window": first, "seq_sent": to}
-                rogue.control(int(lib.CAREFUL_MISSING), **fields)
+                fields = {"cookie": rogue._said["cookie"], "before": first, "last": to}
+                rogue.control(int(lib.CAREFUL_MISSING), "missing", **fields)
                 yield
             rogue.pump(0.0005)
 
@@ -492,7 +491,7 @@ def long_trains(server: str) -> Iterator[None]:
         with contextlib.suppress(Ended), Rogue(server) as rogue:
             for number in range(1, 17):
                 fields = {"nonce": number, "cookie": rogue._said["cookie"], "hold_ms": 2000}
-                rogue.control(int(lib.CAREFUL_TRAIN_ASK), window=4096, **fields)
+                rogue.control(int(lib.CAREFUL_TRAIN_ASK), "train", frames=4096, **fields)
                 yield
 
 

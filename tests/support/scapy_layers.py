@@ -276,7 +276,7 @@ class _Control(Packet):
 
 
 class CarefulCtrl(_Control):
-    """A control message; check and bytes are computed when open."""
+    """A control message with the body `terms`; check and bytes are computed when open."""
 
     name = "careful-ctrl"
     struct = "careful_ctrl"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from careful._abi import lib, pack
+from ctrl_message import ctrl_message
 from lab import nobody
 
 ROOT = Path(__file__).parents[2]
@@ -78,9 +79,9 @@ def test_dissector__reads_sent_frames(script: Path, tmp_path: Path, ipv6: bool) 
         pack("careful_hdr", version=version, type=1, flags=first, cookie=cookie, seq=77)
         + pack("careful_am", kind=int(lib.CAREFUL_AM_STORE), region=5),
         pack("careful_hdr", version=version, type=1, seq=78, frag_off=3694) + bytes(100),
-        pack("careful_ctrl", version=version, type=int(lib.CAREFUL_SYNC), seq_sent=9, nonce=3),
+        ctrl_message(int(lib.CAREFUL_SYNC), "counts", seq_sent=9, nonce=3),
         pack("careful_keyed", version=version, type=int(lib.CAREFUL_HELLO), token=4),
-        pack("careful_ctrl", version=version, type=int(lib.CAREFUL_WELCOME), window=64, name=b"h1"),
+        ctrl_message(int(lib.CAREFUL_WELCOME), window=64, name=b"h1"),
         pack("careful_ping_answer", version=version, type=int(lib.CAREFUL_PING_ANSWER), stage=3),
         pack("careful_hdr", version=version, type=1, flags=first, seq=79)
         + pack("careful_am", kind=int(lib.CAREFUL_AM_REQUEST), region=1, next=50)
@@ -143,19 +144,15 @@ def test_dissector__control_messages_that_keys_prove(script: Path, tmp_path: Pat
 
 def test_dissector__fields_of_control_messages_by_type(script: Path, tmp_path: Path) -> None:
     """A field appears under its meaning in this type, and only in types that use it."""
-
-    def control(kind: str, **fields: int) -> bytes:
-        version = int(lib.CAREFUL_WIRE_VERSION)
-        return pack("careful_ctrl", version=version, type=getattr(lib, f"CAREFUL_{kind}"), **fields)
-
+    hello, terms = int(lib.CAREFUL_HELLO), {"window": 64, "protocol": 0x100, "seal": 2}
     capture(
         tmp_path / "frames.pcap",
-        control("HELLO", nonce=1, window=5),
-        control("HELLO", nonce=1, token=2, window=64, status=0x100, seq_sent=2, returned=9),
-        control("REFUSE", status=3, window=6),
-        control("SYNC", status=2, seq_sent=10, window=7),
-        control("TRAIN_ASK", nonce=4, window=100, frame_bytes=1),
-        pack("careful_ctrl", version=7, type=0xFF, window=8),
+        ctrl_message(hello, "opening", nonce=1, queues=5),
+        ctrl_message(hello, nonce=1, token=2, reserve=9, **terms),
+        ctrl_message(int(lib.CAREFUL_REFUSE), "refuse", why=3, peers=6),
+        ctrl_message(int(lib.CAREFUL_SYNC), "counts", question=2, seq_sent=10, withheld=7),
+        ctrl_message(int(lib.CAREFUL_TRAIN_ASK), "train", nonce=4, frames=100, smallest=1),
+        ctrl_message(0xFF, window=8),
     )
     names = ["window", "queues", "peers", "withheld", "frames", "nonce", "train", "protocol"]
     names += ["refusal", "question", "seal", "reserve", "seq_sent", "frame_bytes", "smallest"]
@@ -165,7 +162,7 @@ def test_dissector__fields_of_control_messages_by_type(script: Path, tmp_path: P
         ",,6,,,0x0000000000000000,,,3,,,,,,",
         ",,,7,,0x0000000000000000,,,,2,,,10,,",
         ",,,,100,,4,,,,,,,,1",
-        "8,,,,,0x0000000000000000,,,,,,,0,0,",
+        ",,,,,0x0000000000000000,,,,,,,,,",
     ]
 
 
@@ -189,17 +186,16 @@ def test_dissector__missing_numbers(
         bits[at // 8] &= ~(1 << at % 8)
     capture(
         tmp_path / "frames.pcap",
-        pack(
-            "careful_ctrl",
-            version=int(lib.CAREFUL_WIRE_VERSION),
-            type=int(lib.CAREFUL_MISSING),
-            window=before,
-            seq_sent=to,
+        ctrl_message(
+            int(lib.CAREFUL_MISSING),
+            "missing",
+            before=before,
+            last=to,
             seq_rcvd=before,
-            name=bytes(bits),
+            arrived=bytes(bits),
         ),
     )
-    names = ["from", "to", "seq_rcvd", "missing", "window", "name", "_ws.lua.error"]
+    names = ["before", "last", "seq_rcvd", "missing", "window", "name", "_ws.lua.error"]
     names = [name if name.startswith("_") else f"ctrl.{name}" for name in names]
-    expected = f"{(before + 1) % 2**32},{to},{before},{text},,,"
+    expected = f"{before},{to},{before},{text},,,"
     assert shown(script, tmp_path / "frames.pcap", names) == [expected]

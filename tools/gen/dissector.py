@@ -45,25 +45,25 @@ VALUES = {
         "scratch": enum_names("careful_scratch", "CAREFUL_SCRATCH_"),
     },
 }
-#: Type of control message -> the fields that it uses, each under its meaning there if that is not
-#: its name (wire.h). "" is a HELLO without a token.
-_COUNTS = "nonce cookie seq_sent seq_rcvd returned window=withheld"
-_TERMS = "nonce token cookie slot queue window buffer_bytes frame_bytes status=protocol"
-_TERMS += " seq_sent=seal seq_rcvd=cipher returned=reserve lost hold_ms name minor"
+#: Type of control message -> its body (wire.h), and the fields that it uses, each under its meaning
+#: there if that is not its name. "" is a HELLO without a token.
+_COUNTS = "counts nonce cookie seq_sent seq_rcvd returned withheld"
+_TERMS = "terms nonce token cookie slot queue window buffer_bytes frame_bytes protocol seal cipher"
+_TERMS += " reserve lost hold_ms name minor"
 MEANINGS = {
-    "": "nonce window=queues",
+    "": "opening nonce queues",
     "hello": _TERMS,
-    "challenge": "nonce token queue window=queues seq_sent=challenges",
+    "challenge": "opening nonce token queue queues challenges",
     "welcome": _TERMS,
-    "refuse": "nonce window=peers status=refusal",
-    "sync": f"{_COUNTS} status=question",
-    "sync_ack": f"{_COUNTS} status=in_device",
-    "gone": "nonce cookie",
-    "bye": "cookie",
-    "train_ask": "nonce=train cookie window=frames frame_bytes=smallest hold_ms",
-    "train_sent": "nonce=train cookie window=frames",
-    "train_over": "nonce=train cookie",
-    "missing": "cookie window=from seq_sent=to seq_rcvd name=missing",
+    "refuse": "refuse nonce peers why=refusal",
+    "sync": f"{_COUNTS} question",
+    "sync_ack": f"{_COUNTS} question=in_device",
+    "gone": "terms nonce cookie",
+    "bye": "terms cookie",
+    "train_ask": "train nonce=train cookie frames smallest hold_ms",
+    "train_sent": "train nonce=train cookie frames",
+    "train_over": "train nonce=train cookie",
+    "missing": "missing cookie before last seq_rcvd arrived=missing",
 }
 _NUMBERS = ("CTRL_BIT", "F_FIRST", "HELLO", "PING_ANSWER", "PORT_DEFAULT", "WELCOME", "WIRE_SEALED")
 _HEX = ("cookie", "check", "payload_crc", "nonce", "token", "incarnation")
@@ -89,26 +89,30 @@ def _declared(struct: str, field: Field, meaning: str = "") -> str:
 
 
 def _control() -> Iterator[str]:
-    """Yields the fields that each type of control message uses, by offset."""
-    fields = {one.name: one for one in layout("careful_ctrl")}
+    """Yields the fields of control messages, and those that each type uses, by offset."""
     types = {name: value for value, name in VALUES["ctrl"]["type"].items()}
     declared: dict[str, str] = {}
     shown = []
     for name, words in MEANINGS.items():
-        used = []
-        for word in f"version type bytes check incarnation {words}".split():
+        body, *used = f"{words} version type bytes check incarnation".split()
+        begins = sizeof("careful_ctrl") - sizeof(f"careful_{body}")
+        fields = {one.name: (one.offset, one) for one in layout("careful_ctrl")}
+        fields |= {one.name: (begins + one.offset, one) for one in layout(f"careful_{body}")}
+        found = {}
+        for word in used:
             field, _, meaning = word.partition("=")
-            if meaning:
-                declared[meaning] = _declared("ctrl", fields[field], meaning)
-            used.append(f"[{fields[field].offset}] = {f'meaning.{meaning}' if meaning else 'true'}")
-        shown.append(f"  [{types.get(name, 0)}] = {{ {', '.join(used)} }},")
-    yield "local meaning = {"
-    yield from (f"  {name} = {made}," for name, made in declared.items())
-    yield "}"
+            at, one = fields[field]
+            declared[meaning or field] = _declared("ctrl", one, meaning)
+            found[at] = f"{{ {at}, {one.size}, ctrl.{meaning or field} }}"
+        shown.append(
+            f"  [{types.get(name, 0)}] = {{ {', '.join(found[at] for at in sorted(found))} }},"
+        )
+    yield from ("local ctrl = {", *(f"  {name} = {made}," for name, made in declared.items()), "}")
     yield from ("local used = {", *shown, "}")
-    for name in ("token", "window", "seq_sent", "name"):
-        yield f"local {name}_at = {fields[name].offset}"
-    yield f"local name_bytes = {fields['name'].size}"
+    yield f"local token_at = {fields['token'][0]}"
+    for name in ("before", "last", "arrived"):
+        yield f"local {name}_at = {fields[name][0]}"
+    yield f"local arrived_bytes = {fields['arrived'][1].size}"
 
 
 def _lines() -> Iterator[str]:
@@ -117,6 +121,7 @@ def _lines() -> Iterator[str]:
     yield 'local careful = Proto("careful", "careful")'
     yield "local structs = {}"
     yield "local fields = {}"
+    yield from _control()
     for struct in VALUES:
         members = layout(f"careful_{struct}")
         yield f"structs.{struct} = {{ bytes = {sizeof(f'careful_{struct}')},"
@@ -126,11 +131,11 @@ def _lines() -> Iterator[str]:
         yield "  fields = {"
         for one in members:
             if "." not in one.name:
-                yield f"    {{ {one.offset}, {one.size}, {_declared(struct, one)} }},"
+                made = f"ctrl.{one.name}" if struct == "ctrl" else _declared(struct, one)
+                yield f"    {{ {one.offset}, {one.size}, {made} }},"
         yield "} }"
     (next_at,) = (one.offset for one in layout("careful_am") if one.name == "next")
     yield f"local next_at = {next_at}"
-    yield from _control()
     yield f"local types = {_table(VALUES['hdr']['type'])}"
     yield f"local kinds = {max(enum_names('careful_am_kind', 'CAREFUL_AM_'))}"
     yield "local flags = {"
@@ -145,14 +150,14 @@ def _lines() -> Iterator[str]:
 
 _REST = """
 for _, struct in pairs(structs) do
-  for _, one in ipairs(struct.fields) do
+  for _, one in ipairs(struct ~= structs.ctrl and struct.fields or {}) do
     fields[#fields + 1] = one[3]
   end
 end
 for _, one in ipairs(flags) do
   fields[#fields + 1] = one
 end
-for _, one in pairs(meaning) do
+for _, one in pairs(ctrl) do
   fields[#fields + 1] = one
 end
 careful.fields = fields
@@ -163,10 +168,10 @@ end
 
 -- Returns the numbers that MISSING names, for example "1001-1003, 1007".
 local function missing(buffer, at)
-  local before, bits = buffer(at + window_at, 4):uint(), buffer(at + name_at, name_bytes)
-  local count = (buffer(at + seq_sent_at, 4):uint() - before) % 4294967296
+  local before, bits = buffer(at + before_at, 4):uint(), buffer(at + arrived_at, arrived_bytes)
+  local count = (buffer(at + last_at, 4):uint() - before) % 4294967296
   local runs, first = {}, nil
-  count = math.min(count, 8 * name_bytes)
+  count = math.min(count, 8 * arrived_bytes)
   for i = 1, count + 1 do
     if i <= count and bits:bitfield(i + 6 - 2 * ((i - 1) % 8), 1) == 0 then
       first = first or i
@@ -179,22 +184,14 @@ local function missing(buffer, at)
   return table.concat(runs, ", ")
 end
 
--- Adds a field of a control message under its meaning in this type, if the type uses it. A type
--- that is not known shows all fields under their names.
-local function add_used(one, buffer, at, tree)
-  local kind, range = buffer(at + 1, 1):uint(), buffer(at + one[1], one[2])
+-- Returns the fields that a control message uses; all but the body if its type is not known.
+local function used_fields(buffer, at)
+  local kind = buffer(at + 1, 1):uint()
   if kind == number.HELLO and buffer:len() >= at + structs.ctrl.bytes and
       buffer(at + token_at, 8):uint64() == UInt64(0) then
     kind = 0
   end
-  local shown = not used[kind] or used[kind][one[1]]
-  if shown == meaning.from then
-    tree:add(shown, range, (range:uint() + 1) % 4294967296)
-  elseif shown == meaning.missing then
-    tree:add(shown, range, missing(buffer, at))
-  elseif shown then
-    tree:add(shown == true and one[3] or shown, range)
-  end
+  return used[kind] or structs.ctrl.fields
 end
 
 -- Adds the struct that begins at `at`, as far as the datagram goes.
@@ -204,11 +201,11 @@ local function add(name, buffer, at, root)
   if struct.begins then
     add(struct.begins, buffer, at, tree)
   end
-  for _, one in ipairs(struct.fields) do
+  for _, one in ipairs(name == "ctrl" and used_fields(buffer, at) or struct.fields) do
     if at + one[1] + one[2] > buffer:len() then
       break
-    elseif name == "ctrl" then
-      add_used(one, buffer, at, tree)
+    elseif one[3] == ctrl.missing then
+      tree:add(one[3], buffer(at + one[1], one[2]), missing(buffer, at))
     else
       local item = tree:add(one[3], buffer(at + one[1], one[2]))
       if name == "hdr" and one[1] == 2 then

@@ -99,7 +99,7 @@ enum careful_protocol {
 	CAREFUL_PROTOCOL_TRADITIONAL = 1,
 };
 
-/* Added to the protocol in careful_ctrl.status of HELLO and WELCOME: the sender repairs losses. */
+/* Added to careful_ctrl.terms.protocol: the sender repairs losses. */
 enum { CAREFUL_SAYS_REPAIRS = 0x100 };
 
 /* Flags of DATA frames; ACK frames may have the last one, other types none (frame.h). */
@@ -147,8 +147,8 @@ enum {
  * @payload_crc:  CRC32C of what follows the header (CAREFUL_F_BULK: of careful_am); sealed: 0
  * @frag_bytes:   payload of this fragment, without careful_am and digest
  * @extra:        credits that the sender asks for beyond its window, at most what the receiver
- *                grants (careful_ctrl.returned); traditional: the receiver's last question that
- *                was answered before this frame was sent, from 1, modulo 2^16, never 0 again
+ *                grants (careful_ctrl.terms.reserve); traditional: the receiver's last question
+ *                that was answered before this frame was sent, from 1, modulo 2^16, never 0 again
  * @check:        careful_hdr_check() of the header with check = 0 */
 struct careful_hdr {
 	__u8 version;
@@ -268,10 +268,10 @@ struct careful_am {
 	__be32 args[CAREFUL_AM_ARGS];
 };
 
-/* Reasons to refuse a HELLO (careful_ctrl.status). */
+/* Reasons to refuse a HELLO (careful_ctrl.refuse.why). */
 enum careful_refusal {
 	CAREFUL_REFUSED_VERSION = 1, /* another version; `version` is ours */
-	/* All P windows are taken, or half of them by this address or key; window is P. */
+	/* All P windows are taken, or half of them by this address or key; peers is P. */
 	CAREFUL_REFUSED_PEERS = 2,
 	CAREFUL_REFUSED_FRAME = 3, /* the announced frames do not fit the window */
 	CAREFUL_REFUSED_PROTOCOL = 4, /* the other protocol (careful_protocol) */
@@ -280,7 +280,7 @@ enum careful_refusal {
 	CAREFUL_REFUSED_REPAIR = 7, /* only one end sends lost frames again */
 };
 
-/* The questions of a SYNC (careful_ctrl.status). */
+/* The questions of a SYNC (careful_ctrl.counts.question). */
 enum careful_sync {
 	CAREFUL_SYNC_COUNTS = 0, /* the frames sent and received */
 	/* The sender needs the window: if nothing is under way in the session, answer BYE. */
@@ -288,71 +288,78 @@ enum careful_sync {
 	CAREFUL_SYNC_HEARD = 2, /* only whether the peer hears us: the answer counts nothing */
 };
 
-/* A control message: one UDP datagram through the kernel's socket. All types share this layout; a
- * type sets the fields that it does not use to 0.
+/* A control message: one UDP datagram through the kernel's socket. Its type decides which member of
+ * the union is its body; all have the same size. Fields that a type does not use are 0.
  *
  * @version, @type:     as in careful_hdr
  * @bytes:              of the message: sizeof(struct careful_ctrl), or of careful_proved
  * @check:              careful_ctrl_check() of the message with check = 0
- * @nonce:              HELLO: names the attempt; CHALLENGE, WELCOME and REFUSE echo it. SYNC: names
- *                      the question; SYNC_ACK and GONE echo it. TRAIN_ASK: the train's number,
- *                      below 2^32; TRAIN_SENT echoes it
+ * @nonce:              HELLO: names the attempt; SYNC: names the question; TRAIN_ASK: the train's
+ *                      number, below 2^32. Answers echo it
  * @token:              CHALLENGE: proof of address, which the second HELLO echoes; HELLO of a new
  *                      epoch: cookie of the sender's frames in the old one
  * @cookie:             HELLO, WELCOME: cookie for the other end's frames to us; SYNC, SYNC_ACK,
  *                      MISSING, BYE, TRAIN_*: cookie of the sender's frames; GONE: the question's
  * @incarnation:        random, drawn when the sender started
- * @slot:               HELLO, WELCOME: src_node for the other end's frames to us
- * @queue:              HELLO, WELCOME: queue for the other end's frames to us; CHALLENGE: our queue
- *                      that the asker must use; its port is higher by the same number
- * @window:             HELLO, WELCOME: credits for the other end, buffers. HELLO without token: bit
- *                      set of the sender's queues that may be used; CHALLENGE: those that reach our
- *                      queue; 0: no change. TRAIN_ASK: frames wanted; TRAIN_SENT: frames sent;
- *                      MISSING: the number before the first that is named; SYNC, SYNC_ACK: credits
- *                      that the sender of this message withholds
- * @buffer_bytes:       HELLO, WELCOME: bytes of a frame that one of our buffers holds
- * @frame_bytes:        HELLO, WELCOME: largest frame that we accept, Ethernet header included;
- *                      TRAIN_ASK: 1: smallest frames; 0: frames that fill a buffer
- * @status:             HELLO, WELCOME: the sender's protocol, enum careful_protocol, and
- *                      CAREFUL_SAYS_REPAIRS; REFUSE: enum careful_refusal; SYNC: enum
- *                      careful_sync; SYNC_ACK: 1 while frames counted in seq_sent may wait in the
- *                      sender's device: they are then not lost
- * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch; MISSING: the last number that is
- *                      named; HELLO, WELCOME: enum careful_seal; CHALLENGE: number of challenges
- *                      that its sender has sent, which shows if a later one has overtaken it
- * @seq_rcvd:           SYNC, SYNC_ACK, MISSING: frames received in order in this epoch; HELLO,
- *                      WELCOME: enum careful_cipher if frames are sealed
- * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch, as careful_hdr.credits;
- *                      HELLO, WELCOME: buffers that may be granted beyond all windows
- * @lost:               HELLO, WELCOME: frames between the two processes that the sender found lost
- * @hold_ms:            HELLO, WELCOME: the longest time for which the other end shall hold its data
- *                      back, because trains come first; 0: not at all
- * @name:               HELLO, WELCOME: the sender's name, NUL-padded; MISSING: a bit for each
- *                      named number, the lowest first: 1: it has arrived
- * @minor:              HELLO, WELCOME: the sender's CAREFUL_WIRE_MINOR; in 6.0 this was the name's
- *                      last byte, always 0 */
+ * @slot, @queue:       HELLO, WELCOME: src_node and queue for the other end's frames to us;
+ *                      CHALLENGE: our queue that the asker must use; its port is higher by as much
+ * @terms:              HELLO with a token, WELCOME:
+ *   @window:           credits for the other end, buffers
+ *   @buffer_bytes:     bytes of a frame that one of our buffers holds
+ *   @frame_bytes:      largest frame that we accept, Ethernet header included
+ *   @protocol:         the sender's enum careful_protocol, and CAREFUL_SAYS_REPAIRS
+ *   @seal, @cipher:    enum careful_seal; enum careful_cipher if frames are sealed
+ *   @reserve:          buffers that may be granted beyond all windows
+ *   @lost:             frames between the two processes that the sender found lost
+ *   @hold_ms:          longest time that the other end shall hold its data back for trains
+ *   @name, @minor:     the sender's name, NUL-padded; its CAREFUL_WIRE_MINOR
+ * @opening:            HELLO without a token, CHALLENGE:
+ *   @queues:           bit set: HELLO: the sender's queues that may be used; CHALLENGE: those that
+ *                      reach our queue; 0: no change
+ *   @challenges:       CHALLENGE: how many its sender has sent; shows if a later one overtook it
+ * @refuse:             REFUSE: @why: enum careful_refusal; @peers: windows that the sender has
+ * @counts:             SYNC, SYNC_ACK, of this epoch:
+ *   @question:         SYNC: enum careful_sync
+ *   @in_device:        SYNC_ACK: 1: frames of seq_sent may wait in the sender's device, not lost
+ *   @seq_sent, @seq_rcvd: frames sent, and received in order
+ *   @returned:         buffers given back, as careful_hdr.credits; @withheld: credits held back
+ * @train:              TRAIN_ASK, TRAIN_SENT: @frames: wanted, or sent. TRAIN_ASK: @smallest: 1:
+ *                      smallest frames; 0: frames that fill a buffer; @hold_ms: as in terms
+ * @missing:            MISSING: the numbers after @before, up to @last. @arrived: a bit for each,
+ *                      the lowest first: 1: it has arrived. @seq_rcvd: as in counts */
 struct careful_ctrl {
-	__u8 version;
-	__u8 type;
+	__u8 version, type;
 	__be16 bytes;
 	__be32 check;
-	__be64 nonce;
-	__be64 token;
-	__be64 cookie;
-	__be64 incarnation;
-	__be16 slot;
-	__be16 queue;
-	__be32 window;
-	__be32 buffer_bytes;
-	__be32 frame_bytes;
-	__be32 status;
-	__be32 seq_sent;
-	__be32 seq_rcvd;
-	__be32 returned;
-	__be32 lost;
-	__be32 hold_ms;
-	__u8 name[CAREFUL_NAME_BYTES - 1];
-	__u8 minor;
+	__be64 nonce, token, cookie, incarnation;
+	__be16 slot, queue;
+	union {
+		struct careful_terms {
+			__be32 window, buffer_bytes, frame_bytes, protocol, seal, cipher, reserve;
+			__be32 lost, hold_ms;
+			__u8 name[CAREFUL_NAME_BYTES - 1], minor;
+		} terms;
+		struct careful_opening {
+			__be32 queues, unused[3], challenges, unused2[12];
+		} opening;
+		struct careful_refuse {
+			__be32 peers, unused[2], why, unused2[13];
+		} refuse;
+		struct careful_counts {
+			__be32 withheld, unused[2];
+			union {
+				__be32 question, in_device;
+			};
+			__be32 seq_sent, seq_rcvd, returned, unused2[10];
+		} counts;
+		struct careful_train {
+			__be32 frames, unused, smallest, unused2[5], hold_ms, unused3[8];
+		} train;
+		struct careful_missing {
+			__be32 before, unused[3], last, seq_rcvd, unused2[3];
+			__u8 arrived[CAREFUL_NAME_BYTES - 1], unused3;
+		} missing;
+	};
 };
 
 /* The HELLO with a token, and WELCOME, between hosts with keys: the two messages of
@@ -494,10 +501,13 @@ _Static_assert(sizeof(struct careful_hdr) == 48, "careful_hdr is 48 bytes");
 _Static_assert(sizeof(struct careful_am) == 48, "careful_am is 48 bytes");
 _Static_assert(sizeof(struct careful_seal_end) == 24, "careful_seal_end is 24 bytes");
 _Static_assert(sizeof(struct careful_ctrl) == 112, "careful_ctrl is 112 bytes");
+_Static_assert(sizeof(struct careful_terms) == 68 && sizeof(struct careful_opening) == 68 &&
+		       sizeof(struct careful_refuse) == 68 && sizeof(struct careful_counts) == 68 &&
+		       sizeof(struct careful_train) == 68 && sizeof(struct careful_missing) == 68,
+	       "whoever initializes a body sets all its bytes");
 _Static_assert(sizeof(struct careful_proved) == 136, "careful_proved is 136 bytes");
 _Static_assert(sizeof(struct careful_keyed) == 168, "careful_keyed fits the smallest MTU");
-_Static_assert(sizeof(struct careful_ctrl) - __builtin_offsetof(struct careful_ctrl, incarnation) ==
-		       CAREFUL_SEALED_BYTES,
+_Static_assert(__builtin_offsetof(struct careful_ctrl, incarnation) + CAREFUL_SEALED_BYTES == 112,
 	       "what is sealed of careful_ctrl");
 _Static_assert(sizeof(struct careful_ping_answer) <= sizeof(struct careful_hdr),
 	       "an answer is never larger than its probe");

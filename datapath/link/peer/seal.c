@@ -46,8 +46,8 @@ void seal_describe(const struct link_peer *peer, uint8_t type, struct careful_ct
 
 	if (!peer->trailer)
 		return;
-	ctrl->seq_sent = htobe32(seal->mode);
-	ctrl->seq_rcvd = htobe32(type == CAREFUL_HELLO ? aead_ciphers() : seal->cipher);
+	ctrl->terms.seal = htobe32(seal->mode);
+	ctrl->terms.cipher = htobe32(type == CAREFUL_HELLO ? aead_ciphers() : seal->cipher);
 }
 
 bool seal_agrees(const struct link *link, const union address *peer,
@@ -55,8 +55,8 @@ bool seal_agrees(const struct link *link, const union address *peer,
 {
 	uint32_t mode = seal_rules_mode(&link->seal_rules, peer);
 
-	return be32toh(theirs->seq_sent) == mode &&
-	       (!mode || aead_choose(be32toh(theirs->seq_rcvd) & aead_ciphers()));
+	return be32toh(theirs->terms.seal) == mode &&
+	       (!mode || aead_choose(be32toh(theirs->terms.cipher) & aead_ciphers()));
 }
 
 /* Chooses one of the ciphers that a HELLO offers. WELCOME has only that one. */
@@ -64,7 +64,7 @@ void seal_choose(struct link_peer *peer, const struct careful_ctrl *theirs)
 {
 	if (peer->trailer)
 		peer->session->seal->cipher =
-			aead_choose(be32toh(theirs->seq_rcvd) & aead_ciphers());
+			aead_choose(be32toh(theirs->terms.cipher) & aead_ciphers());
 }
 
 void seal_keys(struct link_peer *peer, const struct noise *noise)

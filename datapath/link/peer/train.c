@@ -85,9 +85,9 @@ void train_say(struct link_peer *peer, uint8_t type, uint32_t number, uint32_t f
 {
 	struct careful_ctrl ctrl = {
 		.nonce = htobe64(number),
-		.window = htobe32(frames),
-		.frame_bytes = htobe32(type == CAREFUL_TRAIN_ASK && peer->session->train.tiny),
-		.hold_ms = htobe32(type == CAREFUL_TRAIN_ASK ? TRAIN_HOLD_MS : 0),
+		.train.frames = htobe32(frames),
+		.train.smallest = htobe32(type == CAREFUL_TRAIN_ASK && peer->session->train.tiny),
+		.train.hold_ms = htobe32(type == CAREFUL_TRAIN_ASK ? TRAIN_HOLD_MS : 0),
 	};
 
 	link_say(peer, &ctrl, type);
@@ -322,7 +322,7 @@ static void measure_tick(struct link_peer *peer)
 bool link_on_train_sent(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct link_train *train = &peer->session->train;
-	uint32_t sent = be32toh(ctrl->window);
+	uint32_t sent = be32toh(ctrl->train.frames);
 
 	if (peer->phase != LINK_HELD || !train->measuring || !train->asked_ns ||
 	    be64toh(ctrl->nonce) != train->number || be64toh(ctrl->cookie) != peer->cookie_in)

@@ -191,19 +191,19 @@ static void count_request(struct link_peer *peer, uint32_t seq)
 static uint32_t request(struct link_peer *peer, uint32_t from, uint32_t *room)
 {
 	struct careful_ctrl ctrl = {
-		.seq_rcvd = htobe32(peer->flow.seq_in),
-		.window = htobe32(from),
+		.missing.seq_rcvd = htobe32(peer->flow.seq_in),
+		.missing.before = htobe32(from),
 	};
 	uint32_t count = peer->repair.highest - from, before = *room;
 
 	count = count < MISSING_NAMED ? count : MISSING_NAMED;
-	ctrl.seq_sent = htobe32(from + count);
+	ctrl.missing.last = htobe32(from + count);
 	for (uint32_t i = 0; i < count; i++) {
 		if (*room && is_due(peer, from + 1 + i)) {
 			count_request(peer, from + 1 + i);
 			--*room;
 		} else {
-			ctrl.name[i / 8] |= (uint8_t)(1u << i % 8);
+			ctrl.missing.arrived[i / 8] |= (uint8_t)(1u << i % 8);
 		}
 	}
 	if (*room != before)

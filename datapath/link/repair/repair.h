@@ -8,7 +8,7 @@
 
 enum {
 	/* most numbers in one CAREFUL_MISSING */
-	MISSING_NAMED = 8 * sizeof(((struct careful_ctrl *)0)->name),
+	MISSING_NAMED = 8 * sizeof(((struct careful_ctrl *)0)->missing.arrived),
 };
 
 /* Returns the time, in us; never 0. */

@@ -147,14 +147,14 @@ static void want(struct link_peer *peer, uint32_t seq, uint32_t now_us)
 /* Takes the numbers that the peer misses. Returns false if one was never sent. */
 bool link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	uint32_t from = be32toh(ctrl->window), to = be32toh(ctrl->seq_sent);
+	uint32_t from = be32toh(ctrl->missing.before), to = be32toh(ctrl->missing.last);
 	uint32_t now_us = (uint32_t)(peer->link->now_ns / 1000);
 
 	if ((int32_t)(to - peer->flow.seq_out) > 0 || to - from > MISSING_NAMED ||
-	    !link_log_came(peer, be32toh(ctrl->seq_rcvd)))
+	    !link_log_came(peer, be32toh(ctrl->missing.seq_rcvd)))
 		return false;
 	for (uint32_t i = 0; i < to - from; i++)
-		if (!(ctrl->name[i / 8] >> i % 8 & 1))
+		if (!(ctrl->missing.arrived[i / 8] >> i % 8 & 1))
 			want(peer, from + 1 + i, now_us);
 	return true;
 }

@@ -21,7 +21,7 @@ static uint32_t body_of(const struct link_peer *peer)
 bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct link_train *train = &peer->session->train;
-	uint32_t frames = be32toh(ctrl->window);
+	uint32_t frames = be32toh(ctrl->train.frames);
 	uint64_t number = be64toh(ctrl->nonce);
 
 	if (peer->phase != LINK_HELD || be64toh(ctrl->cookie) != peer->cookie_in || !number ||
@@ -29,9 +29,9 @@ bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		return false;
 	if (train->asks++ >= ASKS_MAX)
 		return true;
-	train_hold(peer, be32toh(ctrl->hold_ms));
+	train_hold(peer, be32toh(ctrl->train.hold_ms));
 	train->out_number = (uint32_t)number;
-	train->out_tiny = ctrl->frame_bytes;
+	train->out_tiny = ctrl->train.smallest;
 	if (frames > CAREFUL_TRAIN_FRAMES)
 		frames = CAREFUL_TRAIN_FRAMES;
 	frames = rate_limit_train(peer->link, &peer->session->address, frames,

@@ -52,11 +52,10 @@ bool control_watch_on_answer(struct link_peer *peer, const struct careful_ctrl *
 
 void control_watch_ask(struct link_peer *peer)
 {
-	struct session *session = peer->session;
-	struct control_watch *watch = &session->control_watch;
+	struct control_watch *watch = &peer->session->control_watch;
 	struct careful_ctrl ctrl = {
-		.status = htobe32(CAREFUL_SYNC_HEARD),
-		.seq_sent = htobe32(peer->flow.seq_out),
+		.counts.question = htobe32(CAREFUL_SYNC_HEARD),
+		.counts.seq_sent = htobe32(peer->flow.seq_out),
 	};
 
 	watch->nonce = link_random(peer->link);

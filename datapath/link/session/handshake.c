@@ -44,7 +44,7 @@ static void send_hello(struct link_peer *peer)
 		keyed_send(peer);
 		return;
 	}
-	ctrl.window = htobe32(session->handshake.among);
+	ctrl.opening.queues = htobe32(session->handshake.among);
 	if (peer->link->keyed) {
 		keyed_ask(peer, &ctrl);
 		return;
@@ -114,7 +114,7 @@ static bool is_overtaken(const struct session *session, const struct careful_ctr
 	uint32_t last = session->handshake.challenge;
 
 	return last && session->incarnation == be64toh(ctrl->incarnation) &&
-	       (int32_t)(be32toh(ctrl->seq_sent) - last) < 0;
+	       (int32_t)(be32toh(ctrl->opening.challenges) - last) < 0;
 }
 
 bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *ctrl)
@@ -126,7 +126,7 @@ bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *c
 		return false;
 	if (is_overtaken(session, ctrl))
 		return true;
-	session->handshake.challenge = be32toh(ctrl->seq_sent);
+	session->handshake.challenge = be32toh(ctrl->opening.challenges);
 	session->sync.refused = false;
 	session->sync.refused_rounds = 0;
 	session->handshake.refusals = 0;
@@ -163,7 +163,7 @@ bool handshake_on_welcome(struct link_peer *peer, const union address *from,
 			return false;
 		ctrl = &opened;
 	}
-	if (be32toh(ctrl->status) != handshake_flags(peer->link) ||
+	if (be32toh(ctrl->terms.protocol) != handshake_flags(peer->link) ||
 	    !seal_agrees(peer->link, &peer->session->address, ctrl) ||
 	    handshake_adopt(peer, from, ctrl)) {
 		link_close(peer, EPROTO);
@@ -191,7 +191,7 @@ static int error_of(uint32_t why)
 bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl, bool proved)
 {
 	struct handshake *handshake = &peer->session->handshake;
-	uint32_t why = be32toh(ctrl->status);
+	uint32_t why = be32toh(ctrl->refuse.why);
 
 	if (!handshake_answers(&peer->session->handshake, ctrl))
 		return false;

@@ -18,7 +18,7 @@ struct handshake {
 	uint64_t nonce; /* of our HELLO; 0: we are not asking */
 	uint64_t nonce_in; /* of the HELLO that this epoch answers */
 	uint64_t token; /* from the peer's CHALLENGE; 0: none yet */
-	uint32_t challenge; /* number of the last CHALLENGE (careful_ctrl.seq_sent); 0: none yet */
+	uint32_t challenge; /* number of the last CHALLENGE (careful_ctrl.opening); 0: none yet */
 	uint32_t among; /* our queues offered to the peer, a bit each (queue_choice.h); 0: none */
 	uint32_t retry_ms; /* between unanswered HELLOs */
 	int refused; /* errno of the last REFUSE */

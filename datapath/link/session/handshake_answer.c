@@ -62,8 +62,8 @@ static void refuse_with(struct link *link, const union address *to,
 {
 	struct careful_ctrl ctrl = {
 		.nonce = hello->nonce,
-		.window = htobe32(link->peers_max),
-		.status = htobe32(why),
+		.refuse.peers = htobe32(link->peers_max),
+		.refuse.why = htobe32(why),
 	};
 
 	link_count(link, CAREFUL_C_CTRL_REFUSED);
@@ -144,8 +144,8 @@ static void take_hello(struct link *link, struct link_peer *peer, const union ad
 	const struct keys_trusted *trusted = heard ? heard->trusted : NULL;
 	bool later = false;
 
-	if (be32toh(hello->status) != handshake_flags(link)) {
-		bool repair = (be32toh(hello->status) ^ handshake_flags(link)) ==
+	if (be32toh(hello->terms.protocol) != handshake_flags(link)) {
+		bool repair = (be32toh(hello->terms.protocol) ^ handshake_flags(link)) ==
 			      CAREFUL_SAYS_REPAIRS;
 
 		link_count(link, CAREFUL_C_CTRL_PROTOCOL);
@@ -197,7 +197,7 @@ static void challenge(struct link *link, const union address *to, const struct c
 	struct careful_ctrl ctrl = { .nonce = hello->nonce, .token = htobe64(token) };
 
 	link_count(link, CAREFUL_C_CTRL_CHALLENGED);
-	ctrl.seq_sent = htobe32(++link->challenges);
+	ctrl.opening.challenges = htobe32(++link->challenges);
 	queue_choice_answer(link, to, hello, &ctrl);
 	if (trusted)
 		keyed_say_static(link, to, trusted, &ctrl, CAREFUL_CHALLENGE);

@@ -27,19 +27,20 @@ uint32_t handshake_flags(const struct link *link)
 void handshake_describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 {
 	const struct link *link = peer->link;
+	struct careful_terms *terms = &ctrl->terms;
 
 	ctrl->cookie = htobe64(peer->cookie_in);
 	ctrl->slot = htobe16(peer->slot);
 	ctrl->queue = htobe16(link->queue->index);
-	ctrl->window = htobe32(peer->flow.rx.size);
-	ctrl->returned = htobe32(link->reserve.count);
-	ctrl->hold_ms = htobe32(link_train_hold_ms(peer));
-	ctrl->buffer_bytes = htobe32(link->queue->buffer_bytes);
-	ctrl->frame_bytes = htobe32(peer->session->taken_bytes);
-	ctrl->lost = htobe32((uint32_t)(peer->session->lost_here - peer->session->lost_before));
-	ctrl->status = htobe32(handshake_flags(link));
-	memcpy(ctrl->name, link->name, sizeof(ctrl->name));
-	ctrl->minor = CAREFUL_WIRE_MINOR;
+	terms->window = htobe32(peer->flow.rx.size);
+	terms->reserve = htobe32(link->reserve.count);
+	terms->hold_ms = htobe32(link_train_hold_ms(peer));
+	terms->buffer_bytes = htobe32(link->queue->buffer_bytes);
+	terms->frame_bytes = htobe32(peer->session->taken_bytes);
+	terms->lost = htobe32((uint32_t)(peer->session->lost_here - peer->session->lost_before));
+	terms->protocol = htobe32(handshake_flags(link));
+	memcpy(terms->name, link->name, sizeof(terms->name));
+	terms->minor = CAREFUL_WIRE_MINOR;
 }
 
 /* Notes whether the peer is a new process. */
@@ -59,7 +60,7 @@ void handshake_note_incarnation(struct link_peer *peer, const struct careful_ctr
 static void take_lost(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;
-	uint32_t lost = be32toh(ctrl->lost);
+	uint32_t lost = be32toh(ctrl->terms.lost);
 
 	session->lost_there += lost < session->lost_said ? lost : lost - session->lost_said;
 	session->lost_said = lost;
@@ -69,11 +70,12 @@ static void take_lost(struct link_peer *peer, const struct careful_ctrl *ctrl)
 int handshake_adopt(struct link_peer *peer, const union address *from,
 		    const struct careful_ctrl *ctrl)
 {
+	const struct careful_terms *terms = &ctrl->terms;
 	struct session *session = peer->session;
-	uint32_t window = be32toh(ctrl->window);
-	uint32_t reserve = be32toh(ctrl->returned);
-	uint32_t buffer_bytes = be32toh(ctrl->buffer_bytes);
-	uint32_t frame_bytes = be32toh(ctrl->frame_bytes);
+	uint32_t window = be32toh(terms->window);
+	uint32_t reserve = be32toh(terms->reserve) / 2; /* most for one sender (reservation.c) */
+	uint32_t buffer_bytes = be32toh(terms->buffer_bytes);
+	uint32_t frame_bytes = be32toh(terms->frame_bytes);
 	uint64_t limit;
 
 	/* The peer may now use another of our addresses. */
@@ -89,7 +91,6 @@ int handshake_adopt(struct link_peer *peer, const union address *from,
 		frame_bytes = (uint32_t)limit;
 	if (frame_bytes < DEVICE_FRAME_BYTES_MIN)
 		return -EPROTO;
-	reserve = reserve / 2; /* it grants at most half to one sender (reservation.c) */
 	reserve = reserve < LINK_GRANT_MAX ? reserve : LINK_GRANT_MAX;
 	if (link_log_open(peer, window, reserve))
 		return -EPROTO;
@@ -98,11 +99,11 @@ int handshake_adopt(struct link_peer *peer, const union address *from,
 	peer->queue_out = be16toh(ctrl->queue);
 	peer->buffer_bytes = buffer_bytes;
 	peer->frame_bytes = session->frame_bytes = frame_bytes;
-	memcpy(session->name, ctrl->name, sizeof(ctrl->name)); /* its last byte stays 0 */
-	session->minor = ctrl->minor > CAREFUL_WIRE_MINOR ? CAREFUL_WIRE_MINOR : ctrl->minor;
+	memcpy(session->name, terms->name, sizeof(terms->name)); /* its last byte stays 0 */
+	session->minor = terms->minor > CAREFUL_WIRE_MINOR ? CAREFUL_WIRE_MINOR : terms->minor;
 	handshake_note_incarnation(peer, ctrl);
 	take_lost(peer, ctrl);
-	session->train.hold_ms = be32toh(ctrl->hold_ms);
+	session->train.hold_ms = be32toh(terms->hold_ms);
 	flow_grant(&peer->flow, window, reserve);
 	return 0;
 }

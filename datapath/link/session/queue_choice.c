@@ -72,7 +72,7 @@ void queue_choice_answer(struct link *link, const union address *to,
 			 const struct careful_ctrl *hello, struct careful_ctrl *challenge)
 {
 	const struct spread *spread = &link->port->spread;
-	uint32_t among = be32toh(hello->window);
+	uint32_t among = be32toh(hello->opening.queues);
 	struct queue_choice choice;
 
 	if (spread->index || !among || link_peer_find(link, to))
@@ -82,7 +82,7 @@ void queue_choice_answer(struct link *link, const union address *to,
 	else
 		choice = (struct queue_choice){ 0, spread->straight ? 1 : among };
 	challenge->queue = htobe16(choice.queue);
-	challenge->window = htobe32(choice.among);
+	challenge->opening.queues = htobe32(choice.among);
 }
 
 bool queue_choice_redirects(struct link_peer *peer, const struct careful_ctrl *challenge)
@@ -91,7 +91,7 @@ bool queue_choice_redirects(struct link_peer *peer, const struct careful_ctrl *c
 	uint32_t ours = peer->link->port->spread.index, theirs = be16toh(challenge->queue);
 	uint32_t offered = peer->session->handshake.among | 1;
 	/* A host that names no queue has queue 0. */
-	uint32_t among = (challenge->window ? be32toh(challenge->window) : 1) & offered;
+	uint32_t named = be32toh(challenge->opening.queues), among = (named ? named : 1) & offered;
 	uint32_t port = ntohs(to->sa.sa_family == AF_INET ? to->in.sin_port : to->in6.sin6_port);
 
 	if (!peer->session->handshake.among || !among || theirs >= CAREFUL_SPREAD_MAX ||

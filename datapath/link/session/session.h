@@ -26,7 +26,7 @@ bool window_yield(struct link_peer *peer, const struct careful_ctrl *sync);
 void window_yield_tick(struct link_peer *peer);
 
 /* sync_message.c */
-void link_sync_ask(struct link_peer *peer, uint32_t status);
+void link_sync_ask(struct link_peer *peer, enum careful_sync question);
 
 /* sync.c */
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);

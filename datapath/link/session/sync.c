@@ -52,9 +52,9 @@ static void bad_counts(struct link_peer *peer)
 /* Handles SYNC. Reports whether the message was expected. */
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	if (be32toh(ctrl->status) == CAREFUL_SYNC_HEARD) {
+	if (be32toh(ctrl->counts.question) == CAREFUL_SYNC_HEARD) {
 		control_watch_answer(peer, ctrl);
-		if (peer->link->repairs && !reorder_said(peer, be32toh(ctrl->seq_sent)))
+		if (peer->link->repairs && !reorder_said(peer, be32toh(ctrl->counts.seq_sent)))
 			bad_counts(peer);
 		return true;
 	}
@@ -65,10 +65,10 @@ bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		return true;
 	peer->session->question = (struct link_sync_question){
 		.nonce = ctrl->nonce,
-		.seq_sent = be32toh(ctrl->seq_sent),
+		.seq_sent = be32toh(ctrl->counts.seq_sent),
 	};
 	peer->link->draining = true;
-	if (!link_log_came(peer, be32toh(ctrl->seq_rcvd)))
+	if (!link_log_came(peer, be32toh(ctrl->counts.seq_rcvd)))
 		bad_counts(peer);
 	return true;
 }
@@ -106,8 +106,8 @@ bool link_sync_answer(struct link_peer *peer)
 		bad_counts(peer);
 		return false;
 	}
-	flow_describe(&peer->flow, &ack);
-	ack.status = htobe32(link->kick_again);
+	flow_describe(&peer->flow, &ack.counts);
+	ack.counts.in_device = htobe32(link->kick_again);
 	flow_announced(&peer->flow);
 	link_say(peer, &ack, CAREFUL_SYNC_ACK);
 	return false;
@@ -115,18 +115,18 @@ bool link_sync_answer(struct link_peer *peer)
 
 /* Reports whether an answer that differs proves no loss: frames may wait in a full TX ring, or have
  * arrived after the answer left. */
-static bool is_undecided(const struct link_peer *peer, const struct careful_ctrl *ctrl)
+static bool is_undecided(const struct link_peer *peer, const struct careful_counts *ack)
 {
 	/* The traditional protocol requests missing frames itself. */
-	return peer->link->traditional || peer->link->kick_again || ctrl->status || peer->heard;
+	return peer->link->traditional || peer->link->kick_again || ack->in_device || peer->heard;
 }
 
 /* Takes the credits of an answer. Returns false if they are impossible. */
-static bool take_credits(struct link_peer *peer, const struct careful_ctrl *ctrl)
+static bool take_credits(struct link_peer *peer, const struct careful_counts *ack)
 {
 	if (peer->link->traditional)
-		return peer->link->traditional->ops->acked(peer, be32toh(ctrl->seq_rcvd));
-	return flow_credit(&peer->flow, ctrl);
+		return peer->link->traditional->ops->acked(peer, be32toh(ack->seq_rcvd));
+	return flow_credit(&peer->flow, ack);
 }
 
 /* Measures the round trip of a question. A time above the limit contains a pause of the process, and
@@ -144,7 +144,7 @@ static void time_round(struct link_peer *peer, uint32_t asked_us)
 }
 
 /* Handles an answer that differs, with repairs: the end that misses frames requests them. */
-static void take_for_repair(struct link_peer *peer, const struct careful_ctrl *ack)
+static void take_for_repair(struct link_peer *peer, const struct careful_counts *ack)
 {
 	struct session *session = peer->session;
 
@@ -167,8 +167,9 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;
 	struct link_sync *sync = &session->sync;
-	uint32_t sent = be32toh(ctrl->seq_sent);
-	uint32_t rcvd = be32toh(ctrl->seq_rcvd);
+	const struct careful_counts *counts = &ctrl->counts;
+	uint32_t sent = be32toh(counts->seq_sent);
+	uint32_t rcvd = be32toh(counts->seq_rcvd);
 	uint32_t asked_us = (uint32_t)be64toh(ctrl->nonce);
 	struct link *link = peer->link;
 
@@ -194,19 +195,19 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	sync->refused_rounds = 0;
 	sync->refused = false;
 	link_state(peer, CAREFUL_PEER_UP);
-	if (flow_agrees(&peer->flow, ctrl)) {
+	if (flow_agrees(&peer->flow, counts)) {
 		sync->disagreed = 0;
 		sync->blocked_ns = 0;
 		wait_longer(peer, link->sync_ms); /* the peer has no reason to send */
-		if (!take_credits(peer, ctrl))
+		if (!take_credits(peer, counts))
 			bad_counts(peer);
 		return true;
 	}
 	if (link->repairs) {
-		take_for_repair(peer, ctrl);
+		take_for_repair(peer, counts);
 		return true;
 	}
-	if (is_undecided(peer, ctrl)) {
+	if (is_undecided(peer, counts)) {
 		sync->disagreed = 0;
 		if (!sync->blocked_ns)
 			sync->blocked_ns = link->now_ns;
@@ -225,8 +226,8 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	sync->seq_rcvd = rcvd;
 	if (++sync->disagreed < DISAGREE_TIMES)
 		return true;
-	if (flow_can_miss(&peer->flow, flow_missing(&peer->flow, ctrl)))
-		link_lost(peer, flow_missing(&peer->flow, ctrl));
+	if (flow_can_miss(&peer->flow, flow_missing(&peer->flow, counts)))
+		link_lost(peer, flow_missing(&peer->flow, counts));
 	else
 		bad_counts(peer);
 	return true;

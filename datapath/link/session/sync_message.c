@@ -6,13 +6,12 @@
 
 #include <endian.h>
 
-/* Asks the peer for its counts, or for what the status says. The answer repeats the nonce, which
- * contains the time, so it shows which copy of the question it answers. */
-void link_sync_ask(struct link_peer *peer, uint32_t status)
+/* Asks the peer. The nonce contains the time, so the answer shows which question it answers. */
+void link_sync_ask(struct link_peer *peer, enum careful_sync question)
 {
 	struct session *session = peer->session;
 	struct link *link = peer->link;
-	struct careful_ctrl ctrl = { .status = htobe32(status) };
+	struct careful_ctrl ctrl = { .counts.question = htobe32(question) };
 	struct link_sync *sync = &session->sync;
 	uint64_t now_us = link->now_ns / 1000;
 
@@ -23,7 +22,7 @@ void link_sync_ask(struct link_peer *peer, uint32_t status)
 		sync->first_us = sync->last_us;
 	sync->asked = true;
 	ctrl.nonce = htobe64((uint64_t)sync->token << 32 | (uint32_t)sync->last_us);
-	flow_describe(&peer->flow, &ctrl);
+	flow_describe(&peer->flow, &ctrl.counts);
 	session->asked_ns = link->now_ns;
 	link_count(link, CAREFUL_C_SYNCS);
 	link_say(peer, &ctrl, CAREFUL_SYNC);

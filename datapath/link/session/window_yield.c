@@ -186,7 +186,7 @@ bool window_yield(struct link_peer *peer, const struct careful_ctrl *sync)
 {
 	struct careful_ctrl bye = { 0 };
 
-	if (!idle(peer) || !flow_agrees(&peer->flow, sync))
+	if (!idle(peer) || !flow_agrees(&peer->flow, &sync->counts))
 		return false;
 	link_say(peer, &bye, CAREFUL_BYE);
 	epoch_end(peer);

@@ -39,7 +39,7 @@ def declared(number: str) -> dict[str, Any]:
     constants: dict[str, int] = {}
     for name in INTERFACES[number]:
         text = re.sub(r"/\*.*?\*/", "", (HEADERS / name).read_text(), flags=re.S)
-        for struct in re.findall(r"^struct (\w+) \{", text, re.M):
+        for struct in re.findall(r"^\s*struct (\w+) \{", text, re.M):
             try:
                 fields = layout(struct)
             except (TypeError, KeyError):  # holds pointers: not between programs
@@ -151,11 +151,11 @@ def test_versions__a_minor_version_only_adds_at_the_end_of_a_struct() -> None:
     kept = json.loads(KEPT.read_text())
     name, minor = kept["wire"]["structs"]["careful_ctrl"][-2:]
     offset, size = name[1:]
-    shorter = [["name", offset, size - 1], ["x", offset + size - 1, 1], minor]
+    shorter = [["terms.name", offset, size - 1], ["x", offset + size - 1, 1], minor]
     for fields, allowed in (
         (shorter, True),
-        ([["name", offset, size - 1], minor], False),  # a byte that nobody names
-        ([["x", offset, 1], ["name", offset + 1, size - 1], minor], False),
+        ([["terms.name", offset, size - 1], minor], False),  # a byte that nobody names
+        ([["x", offset, 1], ["terms.name", offset + 1, size - 1], minor], False),
         ([name, minor, ["x", minor[1] + 1, 1]], False),  # longer
     ):
         for raised in (1, 0):

@@ -85,7 +85,7 @@ def version_of(recorded: str) -> tuple[int, int]:
     assert found
     welcome = bytes(int(one, 16) for one in re.findall(r"0x(\w\w)", found[1]))
     fields = unpack("careful_ctrl", welcome)
-    return fields["version"], fields["minor"]
+    return fields["version"], fields["terms.minor"]
 
 
 def written(messages: dict[str, bytes]) -> str:

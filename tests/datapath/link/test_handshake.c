@@ -38,14 +38,14 @@ static void test_hello__buffers_that_no_frame_fills_are_refused(void)
 		struct careful_ctrl hello = node_hello(0);
 		struct node *node = node_open();
 
-		hello.buffer_bytes = htobe32(offers[i].buffer_bytes);
+		hello.terms.buffer_bytes = htobe32(offers[i].buffer_bytes);
 		printf("  %u bytes\n", offers[i].buffer_bytes);
 		CHECK_EQ(node_ask(node, 0, &hello), offers[i].fits);
 		if (offers[i].fits) {
 			expect_costs(node);
 		} else {
 			CHECK_EQ(node->last.type, CAREFUL_REFUSE);
-			CHECK_EQ(be32toh(node->last.status), CAREFUL_REFUSED_FRAME);
+			CHECK_EQ(be32toh(node->last.refuse.why), CAREFUL_REFUSED_FRAME);
 		}
 		node_close(node);
 	}
@@ -60,8 +60,8 @@ static void test_hello__a_window_beyond_the_log_is_refused(void)
 		struct node *node = node_open();
 		struct link_peer *peer = &node->c->link.peers[0];
 
-		hello.window = htobe32(LINK_WINDOW_MAX + more);
-		hello.returned = htobe32(0xffffffff);
+		hello.terms.window = htobe32(LINK_WINDOW_MAX + more);
+		hello.terms.reserve = htobe32(0xffffffff);
 		CHECK_EQ(node_ask(node, 0, &hello), !more);
 		CHECK_EQ(peer->repair.log != NULL, !more);
 		if (!more)
@@ -83,7 +83,7 @@ static void test_welcome__buffers_that_no_frame_fills_end_the_attempt(void)
 		node_call(node);
 		node_challenge(node, &answer, 77);
 		CHECK_EQ(be64toh(node->last.token), 77);
-		answer.buffer_bytes = htobe32(offers[i].buffer_bytes);
+		answer.terms.buffer_bytes = htobe32(offers[i].buffer_bytes);
 		node_welcome(node, &answer);
 		CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
 		if (offers[i].fits) {
@@ -108,7 +108,7 @@ static void test_refuse__of_our_own_version_ends_nothing(void)
 	node_call(node);
 	refuse.nonce = node->last.nonce;
 	refuse.type = CAREFUL_REFUSE;
-	refuse.status = htobe32(CAREFUL_REFUSED_VERSION);
+	refuse.refuse.why = htobe32(CAREFUL_REFUSED_VERSION);
 	for (int i = 0; i < 10; i++) {
 		node_tell(node, 0, &refuse);
 		node_time(node, 4);
@@ -133,10 +133,10 @@ static void test_challenge__overtaken_changes_nothing(void)
 
 		node_call(node);
 		answer.incarnation = htobe64(1);
-		answer.seq_sent = htobe32(4);
+		answer.opening.challenges = htobe32(4);
 		node_challenge(node, &answer, 77);
 		CHECK_EQ(be64toh(node->last.token), 77);
-		answer.seq_sent = htobe32(later[i].number);
+		answer.opening.challenges = htobe32(later[i].number);
 		answer.incarnation = htobe64(later[i].incarnation);
 		node_challenge(node, &answer, 78);
 		CHECK_EQ(node->last.nonce != answer.nonce, later[i].news);
@@ -153,7 +153,7 @@ static void test_challenge__number_of_an_earlier_question_bounds_nothing(void)
 	struct careful_peer_info info;
 
 	node_call(node);
-	answer.seq_sent = htobe32(500);
+	answer.opening.challenges = htobe32(500);
 	node_challenge(node, &answer, 77);
 	CHECK_EQ(node->c->link.peers[0].phase, LINK_ASKED);
 	hello.nonce = htobe64(UINT64_MAX); /* the larger one is answered */
@@ -163,10 +163,10 @@ static void test_challenge__number_of_an_earlier_question_bounds_nothing(void)
 	node_call(node);
 	CHECK_EQ(node->c->link.sessions[0].incarnation, 99);
 	answer.incarnation = htobe64(99);
-	answer.seq_sent = htobe32(1);
+	answer.opening.challenges = htobe32(1);
 	node_challenge(node, &answer, 78);
 	CHECK_EQ(node->c->link.peers[0].phase, LINK_ASKED);
-	answer.seq_sent = 0;
+	answer.opening.challenges = 0;
 	node_welcome(node, &answer);
 	CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
 	CHECK_EQ(info.state, CAREFUL_PEER_UP);
@@ -195,7 +195,7 @@ static void test_welcome__a_waiting_message_that_fits_no_frame_fails(void)
 	CHECK_EQ(careful_request(node->c, 0, 1, NULL, payload, 300, NULL, NULL), 0);
 	node_time(node, 1);
 	node_challenge(node, &answer, 77);
-	answer.frame_bytes = htobe32(256);
+	answer.terms.frame_bytes = htobe32(256);
 	node_welcome(node, &answer);
 	node_time(node, 1);
 	sent = node->c->link.counters[CAREFUL_C_TX_FRAMES];
@@ -217,7 +217,7 @@ static struct node *open_with_losses(void)
 	for (int i = 0; i < 10; i++)
 		node_time(node, 1);
 	CHECK_EQ(node->last.type, CAREFUL_HELLO);
-	CHECK_EQ(be32toh(node->last.lost), 5);
+	CHECK_EQ(be32toh(node->last.terms.lost), 5);
 	return node;
 }
 
@@ -242,7 +242,7 @@ static void test_lost__a_new_process_that_asks_inherits_nothing(void)
 	hello.incarnation = htobe64(99);
 	CHECK(node_ask(node, 0, &hello));
 	CHECK_EQ(node->last.type, CAREFUL_WELCOME);
-	CHECK_EQ(be32toh(node->last.lost), 0);
+	CHECK_EQ(be32toh(node->last.terms.lost), 0);
 	expect_lost_here(node);
 }
 
@@ -258,7 +258,7 @@ static void test_lost__a_new_process_that_is_asked_inherits_nothing(void)
 		CHECK_EQ(node->last.type, CAREFUL_HELLO);
 	}
 	CHECK_EQ(be64toh(node->last.token), 77);
-	CHECK_EQ(be32toh(node->last.lost), 0);
+	CHECK_EQ(be32toh(node->last.terms.lost), 0);
 	node_welcome(node, &answer);
 	expect_lost_here(node);
 }
@@ -355,7 +355,7 @@ static void test_hello__at_another_of_our_addresses_leaves_the_session_alone(voi
 	hello.token = node->sent[CAREFUL_CHALLENGE & 7].token;
 	node_tell(node, 0, &hello);
 	CHECK_EQ(node->last.type, CAREFUL_REFUSE);
-	CHECK_EQ(be32toh(node->last.status), CAREFUL_REFUSED_PEERS);
+	CHECK_EQ(be32toh(node->last.refuse.why), CAREFUL_REFUSED_PEERS);
 	CHECK_EQ(peer->phase, LINK_OPEN);
 	CHECK_EQ(peer->session->epochs, 1);
 
@@ -695,7 +695,7 @@ static void test_epoch__begins_without_buffers_that_hang(void)
 	node_time(node, 300);
 	CHECK_EQ(peer->phase, LINK_OPEN);
 	CHECK_EQ(peer->flow.rx.size, W - HUNG);
-	CHECK_EQ(be32toh(node->sent[CAREFUL_WELCOME & 7].window), W - HUNG);
+	CHECK_EQ(be32toh(node->sent[CAREFUL_WELCOME & 7].terms.window), W - HUNG);
 	/* If the disk holds too many, the rest of the window is too small for a frame. */
 	peer->kept = W - HUNG;
 	hello.nonce = htobe64(1001);

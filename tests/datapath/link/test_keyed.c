@@ -128,7 +128,7 @@ static void test_keyed__a_stranger_is_not_challenged(void)
 	hello.check = htobe32(careful_ctrl_check(&hello));
 	push(node, 0, &hello, sizeof(hello));
 	CHECK_EQ(node->last.type, CAREFUL_REFUSE);
-	CHECK_EQ(be32toh(node->last.status), CAREFUL_REFUSED_KEY);
+	CHECK_EQ(be32toh(node->last.refuse.why), CAREFUL_REFUSED_KEY);
 	CHECK_EQ(node->last_bytes, sizeof(hello));
 	CHECK_EQ(node->c->link.counters[CAREFUL_C_CTRL_CHALLENGED], 0);
 	node_close(node);
@@ -142,7 +142,7 @@ static void test_keyed__a_refusal_counts_when_nothing_else_is_heard(void)
 
 	refuse = answer;
 	refuse.type = CAREFUL_REFUSE;
-	refuse.status = htobe32(CAREFUL_REFUSED_KEY);
+	refuse.refuse.why = htobe32(CAREFUL_REFUSED_KEY);
 	refuse.check = 0;
 	refuse.check = htobe32(careful_ctrl_check(&refuse));
 	push(node, 0, &refuse, sizeof(refuse));
@@ -175,7 +175,7 @@ static void test_keyed__a_refusal_that_ends_too_soon_is_not_believed(void)
 	struct node *node = asking(&refuse);
 
 	refuse.type = CAREFUL_REFUSE;
-	refuse.status = htobe32(CAREFUL_REFUSED_FRAME);
+	refuse.refuse.why = htobe32(CAREFUL_REFUSED_FRAME);
 	refuse.check = 0;
 	refuse.check = htobe32(careful_ctrl_check(&refuse));
 	for (uint32_t ms = 0; ms < 1200; ms++) {

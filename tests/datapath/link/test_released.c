@@ -190,10 +190,10 @@ static void test_hello__of_a_later_minor_version(void)
 	if (served()) {
 		hear(node, released_hello, sizeof(released_hello));
 		memcpy(&hello, released_hello_again, sizeof(hello));
-		hello.minor = 255;
+		hello.terms.minor = 255;
 		hear_with(node, (const uint8_t *)&hello, sizeof(hello), TOKEN_AT, node->last.token);
 		CHECK_EQ(node->last.type, CAREFUL_WELCOME);
-		CHECK_EQ(node->last.minor, CAREFUL_WIRE_MINOR);
+		CHECK_EQ(node->last.terms.minor, CAREFUL_WIRE_MINOR);
 		expect_minor(node, 255);
 	}
 	node_close(node);

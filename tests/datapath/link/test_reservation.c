@@ -46,9 +46,9 @@ static void answer(struct node *node, uint32_t slot)
 		.nonce = htobe64((uint64_t)peer->session->sync.token << 32 |
 				 (uint32_t)peer->session->sync.last_us),
 		.cookie = htobe64(peer->cookie_in),
-		.seq_sent = htobe32(peer->flow.seq_in),
-		.seq_rcvd = htobe32(peer->flow.seq_out),
-		.returned = htobe32(peer->flow.tx.sent),
+		.counts.seq_sent = htobe32(peer->flow.seq_in),
+		.counts.seq_rcvd = htobe32(peer->flow.seq_out),
+		.counts.returned = htobe32(peer->flow.tx.sent),
 	};
 
 	if (peer->session->sync.asked)
@@ -72,8 +72,8 @@ static void test_window__leaves_out_the_reserve(void)
 	CHECK_EQ(careful_info(node->c, &info), 0);
 	CHECK_EQ(info.window, W);
 	CHECK_EQ(info.reserve_buffers, POOL);
-	CHECK_EQ(be32toh(node->sent[CAREFUL_WELCOME & 7].window), W);
-	CHECK_EQ(be32toh(node->sent[CAREFUL_WELCOME & 7].returned), POOL);
+	CHECK_EQ(be32toh(node->sent[CAREFUL_WELCOME & 7].terms.window), W);
+	CHECK_EQ(be32toh(node->sent[CAREFUL_WELCOME & 7].terms.reserve), POOL);
 	/* XDP admits nothing beyond the granted buffers. */
 	CHECK_EQ(node->c->link.peers[1].entry->may_fill, W);
 	node_close(node);
@@ -203,7 +203,7 @@ static void test_credits__beyond_the_announced_number(void)
 			struct hostile what;
 			bool good = given <= announced / 2;
 
-			hello.returned = htobe32(announced);
+			hello.terms.reserve = htobe32(announced);
 			CHECK(node_ask(node, 0, &hello));
 			CHECK_EQ(peer->flow.tx.reserve, announced / 2);
 			what = request(node, 0, 0);

@@ -49,7 +49,7 @@ static void join(struct node *node, uint32_t host, uint32_t hold_ms)
 {
 	struct careful_ctrl hello = node_hello(host);
 
-	hello.hold_ms = htobe32(hold_ms);
+	hello.terms.hold_ms = htobe32(hold_ms);
 	node_ask(node, host, &hello);
 }
 
@@ -62,8 +62,8 @@ static struct careful_ctrl about_trains(const struct node *node, uint8_t type, u
 		.bytes = htobe16(sizeof(struct careful_ctrl)),
 		.nonce = htobe64(number),
 		.cookie = htobe64(node->c->link.peers[0].cookie_in),
-		.window = htobe32(frames),
-		.hold_ms = htobe32(0xffffffff),
+		.train.frames = htobe32(frames),
+		.train.hold_ms = htobe32(0xffffffff),
 	};
 }
 
@@ -156,7 +156,7 @@ static void test_ask__bounded(void)
 	time_until_up(node, 1500);
 	CHECK_EQ(node->trains_sent, CAREFUL_TRAIN_FRAMES);
 	CHECK_EQ(node->train_messages[SENT], 1);
-	CHECK_EQ(be32toh(node->train.window), CAREFUL_TRAIN_FRAMES);
+	CHECK_EQ(be32toh(node->train.train.frames), CAREFUL_TRAIN_FRAMES);
 	for (uint64_t number = 2; number < 40; number++) {
 		tell(node, CAREFUL_TRAIN_ASK, number, 3);
 		node_leave(node, NODE_TX);
@@ -406,7 +406,7 @@ static void test_trains__of_a_host_that_had_too_many_are_empty(void)
 	}
 	CHECK(node->trains_sent <= 1 + 40); /* allowed by the 10 ms */
 	CHECK_EQ(node->train_messages[SENT], 1);
-	CHECK_EQ(be32toh(node->train.window), node->trains_sent);
+	CHECK_EQ(be32toh(node->train.train.frames), node->trains_sent);
 	node_close(node);
 }
 

@@ -229,13 +229,13 @@ static void made_up_control(struct sim_slot *slot, const uint64_t *random)
 		.token = random[2],
 		.cookie = random[3],
 		.incarnation = random[4],
-		.window = htobe32((uint32_t)random[5] % 64),
-		.buffer_bytes = htobe32((uint32_t)(random[5] >> 32) % 4096),
-		.frame_bytes = htobe32((uint32_t)random[6] % 9000),
-		.status = htobe32((uint32_t)random[7] % 5),
-		.seq_sent = (uint32_t)random[8],
-		.seq_rcvd = (uint32_t)(random[8] >> 32),
-		.returned = (uint32_t)random[9],
+		.terms.window = htobe32((uint32_t)random[5] % 64),
+		.terms.buffer_bytes = htobe32((uint32_t)(random[5] >> 32) % 4096),
+		.terms.frame_bytes = htobe32((uint32_t)random[6] % 9000),
+		.terms.protocol = htobe32((uint32_t)random[7] % 5),
+		.terms.seal = (uint32_t)random[8],
+		.terms.cipher = (uint32_t)(random[8] >> 32),
+		.terms.reserve = (uint32_t)random[9],
 	};
 
 	ctrl.check = htobe32(careful_ctrl_check(&ctrl));
@@ -369,8 +369,8 @@ static void forge_control(struct sim_slot *slot, const uint64_t *random)
 	if (random[8] % 2)
 		ctrl.cookie ^= random[8];
 	ctrl.incarnation ^= random[9] % 2;
-	ctrl.seq_rcvd = htobe32(be32toh(ctrl.seq_rcvd) + (uint32_t)random[3] % 3);
-	ctrl.returned = htobe32(be32toh(ctrl.returned) + (uint32_t)random[4] % 3);
+	ctrl.counts.seq_rcvd = htobe32(be32toh(ctrl.counts.seq_rcvd) + (uint32_t)random[3] % 3);
+	ctrl.counts.returned = htobe32(be32toh(ctrl.counts.returned) + (uint32_t)random[4] % 3);
 	if (random[5] % 4 == 0)
 		slot->bytes = sizeof(ctrl); /* without a proof */
 	else

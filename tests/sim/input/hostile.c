@@ -46,14 +46,22 @@ static const struct field message[] = {
 };
 
 static const struct field control[] = {
-	FIELD(careful_ctrl, type),	   FIELD(careful_ctrl, nonce),
-	FIELD(careful_ctrl, token),	   FIELD(careful_ctrl, cookie),
-	FIELD(careful_ctrl, incarnation),  FIELD(careful_ctrl, slot),
-	FIELD(careful_ctrl, queue),	   FIELD(careful_ctrl, window),
-	FIELD(careful_ctrl, buffer_bytes), FIELD(careful_ctrl, status),
-	FIELD(careful_ctrl, frame_bytes),  FIELD(careful_ctrl, seq_sent),
-	FIELD(careful_ctrl, seq_rcvd),	   FIELD(careful_ctrl, returned),
-	FIELD(careful_ctrl, lost),	   FIELD(careful_ctrl, hold_ms),
+	FIELD(careful_ctrl, type),
+	FIELD(careful_ctrl, nonce),
+	FIELD(careful_ctrl, token),
+	FIELD(careful_ctrl, cookie),
+	FIELD(careful_ctrl, incarnation),
+	FIELD(careful_ctrl, slot),
+	FIELD(careful_ctrl, queue),
+	FIELD(careful_ctrl, terms.window),
+	FIELD(careful_ctrl, terms.buffer_bytes),
+	FIELD(careful_ctrl, terms.protocol),
+	FIELD(careful_ctrl, terms.frame_bytes),
+	FIELD(careful_ctrl, terms.seal),
+	FIELD(careful_ctrl, terms.cipher),
+	FIELD(careful_ctrl, terms.reserve),
+	FIELD(careful_ctrl, terms.lost),
+	FIELD(careful_ctrl, terms.hold_ms),
 };
 
 /* Changes a big-endian number: by one, to zero, to the maximum, or to anything. */

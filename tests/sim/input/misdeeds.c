@@ -103,8 +103,8 @@ static void ask_for_trains(struct node *node)
 {
 	struct link *link = &node->c->link;
 	struct careful_ctrl ctrl = {
-		.window = htobe32(CAREFUL_TRAIN_FRAMES),
-		.hold_ms = htobe32(STALL_MS),
+		.train.frames = htobe32(CAREFUL_TRAIN_FRAMES),
+		.train.hold_ms = htobe32(STALL_MS),
 	};
 
 	if (sim_crowded(node->cluster->world))
@@ -131,9 +131,9 @@ static void ask_again(struct node *node, enum misdeed misdeed, uint32_t count, u
 		struct link_peer *peer = &link->peers[i];
 		uint32_t to = peer->flow.seq_in + ahead;
 		struct careful_ctrl ctrl = {
-			.window = htobe32(to - count),
-			.seq_sent = htobe32(to),
-			.seq_rcvd = htobe32(ahead ? peer->flow.seq_in : to - count),
+			.missing.before = htobe32(to - count),
+			.missing.last = htobe32(to),
+			.missing.seq_rcvd = htobe32(ahead ? peer->flow.seq_in : to - count),
 		};
 
 		if (link_is_open(peer) && link_say(peer, &ctrl, CAREFUL_MISSING))

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from careful._abi import lib, pack, sizeof, unpack
+from careful._abi import lib, sizeof, unpack
 from careful.transfer.file import journal
+from ctrl_message import body_of, ctrl_message
 from hosts import (
     CRAWLING,
     MIB,
@@ -278,12 +279,13 @@ def test_hello__of_another_version_is_told_at_both_ends(hosts: Hosts) -> None:
     a, b = hosts()
     a.up()
     version = int(lib.CAREFUL_WIRE_VERSION)
-    hello = pack("careful_ctrl", version=version + 1, type=int(lib.CAREFUL_HELLO), nonce=77)
+    hello = ctrl_message(int(lib.CAREFUL_HELLO), version=version + 1, nonce=77)
     text = ASK.format(to=a.lab.address("h1"), port=int(lib.CAREFUL_PORT_DEFAULT))
     for more in (0, sizeof("careful_keyed") - len(hello), 200):
         done = b.lab.run("h2", "python3", "-c", text, (hello + bytes(more)).hex())
-        answer = unpack("careful_ctrl", bytes.fromhex(done.stdout))
-        said = [answer[one] for one in ("version", "type", "nonce", "status")]
+        heard = bytes.fromhex(done.stdout)
+        answer = unpack("careful_ctrl", heard) | body_of(heard, "refuse")
+        said = [answer[one] for one in ("version", "type", "nonce", "why")]
         wanted = [version, lib.CAREFUL_REFUSE, 77, lib.CAREFUL_REFUSED_VERSION]
         assert said == [int(one) for one in wanted]
     wait_for(lambda: "of another wire version" in a.log, "line about the version")
@@ -300,16 +302,9 @@ def setns(fd: int) -> None:
 def refusal(hello: bytes) -> bytes:
     """Returns the answer to a HELLO of the next version."""
     asked = unpack("careful_ctrl", hello)
-    from scapy_layers import CarefulCtrl
-
-    return bytes(
-        CarefulCtrl(
-            version=int(lib.CAREFUL_WIRE_VERSION) + 1,
-            type=int(lib.CAREFUL_REFUSE),
-            nonce=asked["nonce"],
-            status=int(lib.CAREFUL_REFUSED_VERSION),
-        )
-    )
+    version, why = int(lib.CAREFUL_WIRE_VERSION) + 1, int(lib.CAREFUL_REFUSED_VERSION)
+    kind = int(lib.CAREFUL_REFUSE)
+    return ctrl_message(kind, "refuse", version=version, nonce=asked["nonce"], why=why)
 
 
 # --- files

@@ -165,7 +165,7 @@ def control(a: Host, source: str) -> list[bytes]:
         for _ in range(20):
             fields = ("nonce", "token", "cookie", "incarnation")
             values = {name: rng.getrandbits(64) for name in fields}
-            counts = {name: rng.getrandbits(32) for name in ("seq_sent", "seq_rcvd", "returned")}
+            counts = {name: rng.getrandbits(32) for name in ("seal", "cipher", "reserve")}
             message = CarefulCtrl(type=kind, window=64, buffer_bytes=3840, **values, **counts)
             found.append(to(a, source, udp(message)))
             found.append(to(a, source, udp(CarefulCtrl(type=kind, check=1))))

@@ -81,7 +81,7 @@ def hello(rng: random.Random) -> Packet:
     """Returns a HELLO that begins an attempt, or has an invented token."""
     token = rng.choice((0, rng.getrandbits(63)))
     values = {"window": 64, "buffer_bytes": 4096, "frame_bytes": 3840, "cookie": 1, "token": token}
-    values |= {"type": int(lib.CAREFUL_HELLO), "status": int(lib.CAREFUL_SAYS_REPAIRS)}
+    values |= {"type": int(lib.CAREFUL_HELLO), "protocol": int(lib.CAREFUL_SAYS_REPAIRS)}
     return CarefulCtrl(**values, nonce=rng.getrandbits(63))
 
 
