@@ -90,7 +90,7 @@ WEIGHTS = {
 #: count.
 REPORTS_MOST_BYTES = 600_000
 #: The most uses of `Any` in Python, for edges (cffi, JSON, click, untyped packages).
-ANY_MAX = 95
+ANY_MAX = 90
 
 Graph = dict[str, set[str]]
 
