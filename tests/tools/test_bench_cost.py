@@ -19,8 +19,8 @@ def share(cpu_share: float, elapsed_s: float) -> dict[str, float]:
 
 
 GOOD: dict[str, Any] = {
-    "tuned": {"measure": share(0.04, 5.0), "trial": share(0.025, 2.0), "idle": share(0.006, 22.0)},
-    "veth": {"trial": share(0.016, 5.0)},
+    "tuned": {"measure": share(0.02, 5.0), "trial": share(0.025, 2.0), "idle": share(0.006, 22.0)},
+    "veth": {"measure": share(0.02, 26.0), "trial": share(0.016, 5.0)},
     "rss_max_MiB": 47.0,
 }
 
@@ -31,7 +31,8 @@ GOOD: dict[str, Any] = {
         ({}, True),
         ({"tuned": GOOD["tuned"] | {"idle": share(0.03, 22.0)}}, False),
         ({"tuned": GOOD["tuned"] | {"measure": share(0.2, 5.0)}}, False),
-        ({"veth": {"trial": share(0.03, 5.0)}}, False),
+        ({"veth": GOOD["veth"] | {"trial": share(0.03, 5.0)}}, False),
+        ({"veth": GOOD["veth"] | {"measure": share(0.03, 26.0)}}, False),
     ],
 )
 def test_report__keeps_to_the_bounds(
