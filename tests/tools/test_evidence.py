@@ -104,7 +104,7 @@ def test_evidence__a_report_of_carefulctl_names_the_commit(
     assert found == {"commit": head(), "schema": 1, "command": evidence.MADE_BY["bench"]}
 
 
-#: Reports of longer runs, made before their programs named all of it; the page has the rest.
+#: Reports of longer runs, made before their programs named all of it.
 UNNAMED = {
     *("arm64", "bench", "drivers", "faults", "incast", "installed", "instructions", "loss"),
     *("power-cut", "release", "reorder", "soak"),

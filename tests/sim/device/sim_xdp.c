@@ -58,11 +58,12 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 				      const struct careful_datagram *datagram)
 {
 	uint32_t slot = be16toh(hdr->src_node);
-	struct careful_peer_entry *peer = &sim->peers[slot];
+	struct careful_peer_entry *peer;
 	enum careful_xdp_counter verdict;
 
 	if (slot >= sim->peers_count)
 		return CAREFUL_XDP_DROP_NODE;
+	peer = &sim->peers[slot];
 	switch (kind) {
 	case CAREFUL_FRAME_SEALED:
 		verdict = careful_frame_admit_sealed(peer, hdr, frame_bytes);
