@@ -171,13 +171,13 @@ def test_trapeze__eager_pulses_save_as_in_the_paper(tmp_path: Path) -> None:
 def test_cost__the_controller_is_hardly_there(
     of: str, phase: str, share: float, tmp_path: Path
 ) -> None:
-    """The kept report misses the bound of measuring, as the page says, and meets the others."""
+    """The kept report misses bounds, as the page says."""
     kept = REPORTS / "cost.json"
     assert last_line("cost", kept) == "NOT MET"
     found = json.loads(kept.read_text())
     for one in found["rounds"]:
         for path in ("veth", "tuned"):
-            one[path]["measure"]["cpu_share"] = 0.02
+            one[path] = {phase: {**was, "cpu_share": 0.019} for phase, was in one[path].items()}
     better, worse = tmp_path / "better.json", tmp_path / "worse.json"
     better.write_text(json.dumps(found))
     assert last_line("cost", better) == "met"
